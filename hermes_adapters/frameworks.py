@@ -64,7 +64,7 @@ class SessionMemory:
 
     Args:
         session_id: The session.
-        memory: A manager of your own, which you shut down yourself; by default one is created for
+        memory: Your own manager, which you shut down yourself; by default one is created for
             this session.
         home: HERMES_HOME of the manager that is created.
         end_session: Whether `close` ends the session.

@@ -317,7 +317,7 @@ class MemoryServer:
         seen: dict[str, str | None] = {}
         while True:
             for uri in _NOTES.values():
-                with suppress(HermesError):  # not readable now: that is no change
+                with suppress(HermesError):  # not readable now, which is not a change
                     now = await self.text_of(uri)
                     if now != seen.setdefault(uri, now):
                         seen[uri] = now

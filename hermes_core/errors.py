@@ -125,7 +125,7 @@ class ProviderLoadError(HermesError):
         self, what: str, *, plugin: str, distribution: str = "", step: str, hint: str = ""
     ) -> None:
         owner = f" of {distribution}" if distribution else ""
-        # "find" is no step to a person: what is missing says enough.
+        # "find" is not a step to a person: what is missing says enough.
         text = what if step == "find" else f"{step} failed: {what}"
         super().__init__(text, where=f"plugin {plugin}{owner}", hint=hint)
         self.plugin = plugin

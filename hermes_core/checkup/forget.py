@@ -342,7 +342,7 @@ def _unreachable(config: Config, subject: Subject, left: Survey, *, asked: bool)
 def always_unreachable(config: Config, subject: Subject, *, asked: bool) -> list[str]:
     """What no command can delete, or was not asked to."""
     found = [f"{each}: what it has in memory, until it ends" for each in users_of(config.home)]
-    if not Path("/proc").is_dir():  # the system does not tell who has a file open
+    if not Path("/proc").is_dir():  # the system does not show who has a file open
         found.append("agents that run now: what they have in memory, until they end")
     name = config.selection.name
     if name and not asked:

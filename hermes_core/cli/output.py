@@ -492,7 +492,7 @@ def _console(stream: TextIO) -> Console:
     from rich.console import Console  # noqa: PLC0415 - never on the path of `list`
 
     plain_text = not _has_colours()
-    unsafe: TextIO = getattr(stream, "unsafe", stream)  # tests have streams of their own
+    unsafe: TextIO = getattr(stream, "unsafe", stream)  # tests have their own streams
     return Console(
         # highlight=False: rich would colour numbers and paths by itself.
         file=unsafe, width=terminal_width(stream), highlight=False, no_color=plain_text,

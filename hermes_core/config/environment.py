@@ -81,7 +81,7 @@ class Lease:
                     raise ProviderConflictError(
                         f"{name} has another value here, for {claim.owner}",
                         where=owner,
-                        hint="a process has one environment: run the two in processes of their own",
+                        hint="a process has one environment: run them in separate processes",
                     )
             for name, value in wanted.items():
                 self._claim(name, value, owner, held=name in held)

@@ -100,7 +100,7 @@ def grading_of(report: Report) -> GradeReport:
     """Return the grade that a run has shown, and what the next one needs.
 
     A check that failed, that ``--skip`` left out or that did not finish counts as failed. A check
-    that does not apply to the plugin is no obstacle, unless the grade rests on it.
+    that does not apply to the plugin does not prevent a grade, unless the grade rests on it.
     """
     reached: Grade | None = None
     results = {each.id: each for each in report.results}
@@ -174,7 +174,7 @@ def known_grade(home: Path, info: ProviderInfo) -> KnownGrade | None:
 def record_grade(home: Path, info: ProviderInfo, report: Report, day: str) -> None:
     """Record what a whole run has shown. Does nothing if there is no home, or it can't be written.
 
-    The result is on the screen in any case: a home on a read-only disk is no reason to fail.
+    The result is on the screen in any case: a home on a read-only disk does not make it fail.
     """
     if not home.is_dir():
         return

@@ -188,7 +188,7 @@ class StoringMethods:
         Args:
             module: If given, only those that the plugin of this module has replaced. What a host
                 replaces, for example to measure calls, stays.
-            objects: Objects of ours that may have got methods of their own.
+            objects: Objects of ours that may have got their own methods.
         """
         found = []
         now = list(map(call, self._look_ups))

@@ -31,7 +31,7 @@ class WriteState(StrEnum):
         return "failed permanently" if self is WriteState.FAILED else self.name.lower()
 
 
-#: The keywords of a stream that is no session's: it stays, and says that a provider was used here.
+#: The keywords of a stream without a session: it stays, and says that a provider was used here.
 USED: Final = "{}"
 
 

@@ -113,7 +113,7 @@ def of_message(message: Mapping[str, Any]) -> str:
     return claimed if authority(claimed) <= authority(derived) else derived
 
 
-# -- messages of every API, with the results of tools as messages of their own ------------------
+# -- messages of every API, with the results of tools as separate messages ---------------------
 
 #: Parts and items that are what a tool returned, whatever the role of their message is.
 _RESULT: Final = re.compile(r"tool_result$|_call_output$")

@@ -34,7 +34,7 @@ _ESCAPE: Final = re.compile(r'\\(u[0-9a-fA-F]{4}|["\\/bfnrt])')
 _ESCAPED: Final = frozenset(' "\\/')
 _LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SQLITE: Final = b"SQLite format 3\0"
-#: How files begin whose content is compressed: nobody can tell what is in them.
+#: How files begin whose content is compressed: what is in them is unknown.
 _COMPRESSED: Final = (b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh")
 
 

@@ -165,7 +165,7 @@ def test_a_second_manager_that_needs_another_value_is_refused_until_the_first_is
     assert [each.name for each in second.providers] == ["builtin"]
     (problem,) = second.problems
     assert "ACME_API_KEY has another value here, for plugin acme" in str(problem)
-    assert "processes of their own" in str(problem)
+    assert "separate processes" in str(problem)
     assert "canary" not in str(problem)
     assert at_import(first)["ACME_API_KEY"] == "canary-1"
     first.shutdown_all()

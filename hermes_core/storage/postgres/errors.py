@@ -11,7 +11,7 @@ from psycopg_pool import PoolTimeout
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.migration import FROZEN_STATE, MOVED_HINT
 
-#: Less than that is no time to answer in.
+#: In less time than that, no server answers.
 _LEAST_SECONDS: Final = 0.05
 
 

@@ -23,8 +23,8 @@ _T = TypeVar("_T")
 
 # -- text ------------------------------------------------------------------------------------
 #
-# PostgreSQL stores every character but NUL. U+FFFE, which is no character, stands for it, followed
-# by "0"; and followed by "1" for itself. So every text comes back as it was.
+# PostgreSQL stores every character but NUL. U+FFFE, which is not a character, stands for it,
+# followed by "0"; and followed by "1" for itself. So every text comes back as it was.
 
 _ESCAPES: Final = {"\0": "\ufffe0", "\ufffe": "\ufffe1"}
 _ESCAPED: Final = re.compile("[\0\ufffe]")

@@ -77,7 +77,7 @@ def forget(request: ForgetRequest) -> ForgetReport:
 
 
 def _notes(home: Path, parts: _ForgetFindings) -> Notes:
-    """The notes of a home; those in its files if nobody can tell where they are."""
+    """The notes of a home; those in its files if it is unknown where they are."""
     try:
         return Notes.open(home, load_config(home).memory)
     except (HermesError, OSError) as error:

@@ -380,7 +380,7 @@ def _deep_problem(record: Mapping[str, Any]) -> str:
     if record["type"] != "memory" and not all(
         _is_storable(value) for name, value in record.items() if name != "extra"
     ):
-        return "half of a surrogate pair, which is no text"
+        return "half of a surrogate pair, which is not text"
     if record["type"] == "person":
         person = Person(record["platform"], record["user_id"])
         if record["notebook"] != f"user/{person.folder}":

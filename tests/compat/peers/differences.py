@@ -17,7 +17,7 @@ class Difference(NamedTuple):
 
 
 _OLD = Difference("old signatures get what they accept")
-_SESSION = Difference("the current session id is filled in where the host gives none")
+_SESSION = Difference("the current session id is filled in where the host passes none")
 _BLANK = Difference("blank text counts as no text")
 _AUTHOR = Difference("`turn_author` is newer than 0.20.1.2")
 _PREVIOUS = Difference("`previous_content` is newer than 0.20.1.2")
@@ -57,7 +57,7 @@ DIFFERENCES: dict[str, Difference] = {
     "nothing_is_queued_for_a_blank_question": _BLANK,
     "queueing_of_a_provider_without_session_id": _OLD,
     # turns
-    "a_turn_arrives": Difference("`messages=None` is passed where the host gives none"),
+    "a_turn_arrives": Difference("`messages=None` is passed where the host passes none"),
     "a_turn_without_a_session_id": _SESSION,
     "a_turn_with_blank_words_of_the_user": _BLANK,
     "a_turn_without_an_answer": Difference("a turn without an answer is not stored"),

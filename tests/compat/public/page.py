@@ -61,7 +61,7 @@ def _details(results: list[dict[str, Any]]) -> str:
 
 def _remarks(result: dict[str, Any]) -> str:
     # The message of a plugin without a reason is about what users can do, which is of no use here.
-    problem = re.sub(r": it gives no reason.*", ", without a reason", result["problem"])
+    problem = re.sub(r": the plugin returned no reason.*", ", without a reason", result["problem"])
     found = [problem, *(each[2] for each in result["listing"])]
     if result.get("own_name") not in (None, result.get("name")):
         found.append(f"its `name` is {result['own_name']}")

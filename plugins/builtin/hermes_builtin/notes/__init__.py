@@ -221,11 +221,11 @@ class Notes:
         self._storage.people.introduce(person)
 
     def people(self) -> list[Person]:
-        """Everybody who has a USER.md of their own."""
+        """Everybody with their own USER.md."""
         return self._storage.people.all()
 
     def has_own(self, key: str) -> bool:
-        """Whether the user with this notebook has anything of their own."""
+        """Whether the user with this notebook has their own notes or history."""
         return self._storage.people.exists(checked_name(key.partition("/")[2]))
 
     def drop_own(self, key: str) -> None:

@@ -53,7 +53,7 @@ class GuardDecisions:
                     (text_hash(text),),
                 )
                 return found.fetchone() is not None
-        except NotesError:  # nobody can tell, so it is not
+        except NotesError:  # unknown, so it is not
             return False
 
     def matching(self, matches: Matches) -> list[RefusedWrite]:

@@ -80,7 +80,7 @@ class PeopleFolders:
         return self._memories / "users" / checked_name(name)
 
     def introduce(self, person: Person) -> None:
-        """Note whose folder it is: its name does not tell."""
+        """Note whose folder it is: its name does not say it."""
         folder = self.folder(person.folder)
         path = folder / _FILE
         if path.exists():
@@ -115,6 +115,6 @@ class PeopleFolders:
         return [name for name in names if _NAME.fullmatch(name)]
 
     def all(self) -> list[Person]:
-        """Everybody who has a USER.md of their own."""
+        """Everybody with their own USER.md."""
         known = (self.person(name) for name in self.names())
         return [person for person in known if person is not None]

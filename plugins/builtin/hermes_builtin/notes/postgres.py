@@ -162,7 +162,7 @@ class NotesTables:
 
     @property
     def people(self) -> PeopleRows:
-        """Who has notes of their own."""
+        """Who has their own notes."""
         return PeopleRows(self)
 
     def text(self, target: str, name: str = "") -> TextRow:
@@ -298,14 +298,14 @@ class RecordRows:
 
 
 class PeopleRows:
-    """Everybody who has a USER.md of their own."""
+    """Everybody with their own USER.md."""
 
     def __init__(self, tables: NotesTables) -> None:
         self._tables = tables
         self._own = tables.of_home("people")
 
     def introduce(self, person: Person) -> None:
-        """Note whose notes these are: the name does not tell."""
+        """Note whose notes these are: the name does not say it."""
         with self._tables.transaction() as connection:
             connection.execute(
                 "INSERT INTO people (folder, platform, user_id) VALUES (?, ?, ?)"

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class People(Protocol):
-    """Everybody who has a USER.md of their own, by the name of their folder."""
+    """Everybody with their own USER.md, by the name of their folder."""
 
     def introduce(self, person: Person) -> None:
-        """Note whose notes these are: the name does not tell."""
+        """Note whose notes these are: the name does not say it."""
 
     def person(self, name: str) -> Person | None:
         """Whose they are; None if nobody noted it."""
@@ -43,7 +43,7 @@ class NotesStorage(Protocol):
     Attributes:
         database: The history, and what the guard refused and a person allowed.
         records: The writes that wait for a person.
-        people: Who has notes of their own.
+        people: Who has their own notes.
     """
 
     @property

@@ -479,7 +479,7 @@ COPIED: Final = "copied:"
 
 
 def deletion_mark(session: Session) -> str:
-    """A new mark of a deleted session: its key, which tells nothing, a random number, its size."""
+    """A new mark of a deleted session: its key, which says nothing, a random number, its size."""
     return f"{DELETED}{session.key}:{urandom(8).hex()}:{session.messages}"
 
 

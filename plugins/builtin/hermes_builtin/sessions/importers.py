@@ -100,7 +100,7 @@ def import_folder(
         shown = None if progress is None else partial(_further, progress, before, total)
         try:
             result = _import_transcript(archive, path, owner, shown)
-        except NotImportedError as error:  # one of thousands is no reason to leave the others
+        except NotImportedError as error:  # one of thousands: import the others
             place = path.relative_to(folder)
             result = ImportResult("", skipped=1, problem=f"{place}: {error.what}")
         taken = taken if result is None else _sum(taken, result)
@@ -478,7 +478,7 @@ class _Export:
 
 
 class _LooseMessages(Collection[NewMessage]):
-    """Messages of a conversation that are lines of their own, and may be far apart.
+    """Messages of a conversation, one line each, which may be far apart.
 
     It has where they are, not what they say: a file may be one conversation of a gigabyte.
     """

@@ -105,7 +105,7 @@ class Query(NamedTuple):
 def parse(text: str, now: float | None = None) -> Query:
     """Understand a query. ``now`` is for dates like ``after:7d``."""
     pieces = list(_PIECE.finditer(text[:LONGEST_QUERY]))
-    # Which of two operators goes first nobody can tell: then OR is meant, and AND ranks.
+    # It is unknown which of two operators goes first: then OR is meant, and AND ranks.
     mixed = {"OR", "AND"} <= {piece["word"] for piece in pieces}
     moment = datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC)
     reader = _Reader(moment, "" if mixed else "AND")

@@ -52,7 +52,7 @@ _REFUSED: Final = frozenset(
 )
 #: The same as PostgreSQL says it, by SQLSTATE: bad data, a constraint, a limit.
 _REFUSED_STATES: Final = ("22", "23", "54")
-#: But not this one: that a number is taken is no fault of the turn.
+#: But not this one: a number that is taken is not the turn's fault.
 _TAKEN_STATE: Final = "23505"
 
 
@@ -250,7 +250,7 @@ class Spool:
     def set_aside(
         self, facts: SessionFacts, messages: Sequence[NewMessage], key: UUID, why: str
     ) -> Path:
-        """Keep a turn that the archive would refuse again; returns the file with such turns.
+        """Store a turn that the archive would refuse again; returns the file with such turns.
 
         No turn waits behind it, and a person may look at it. Raises what `add` does.
         """
@@ -313,7 +313,7 @@ class Spool:
                 elif line.endswith(b"\n"):
                     self._set_aside(line, "it is damaged")
                 else:
-                    # The process was killed while it wrote: nobody was told that this is stored.
+                    # The process was killed while it wrote: no caller knows this as stored.
                     logger.warning("sessions: %s ends within a turn, which is dropped", path)
                 done += len(line)
         finally:

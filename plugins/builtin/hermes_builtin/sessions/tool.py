@@ -131,7 +131,7 @@ class SessionSearch:
         elif not more:
             note = f"{note} They could not be searched."
         elif more["results"]:
-            # Then why nothing was found in the archive is no news.
+            # Then why nothing was found in the archive is not new.
             said = answer.get("message", "") if answer["results"] else ""
             count = len(results)
             answer = {**answer, "message": said, "count": count, "results": results}

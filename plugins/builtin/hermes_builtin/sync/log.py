@@ -207,7 +207,7 @@ class MachineLog:
         with _opened(self.folder / segment_name(number)) as file:
             file.seek(lines[-1].end if lines else 0)
             torn = file.readline(_LONGEST_LINE)
-            # A service transfers a file from its start, so a second complete line is no torn end.
+            # A service transfers a file from its start, so a second whole line is not a torn end.
             following = file.readline(_LONGEST_LINE)
         has_following = following.endswith(b"\n")
         is_damaged = torn.endswith(b"\n") and (has_following or not (is_last or following))

@@ -58,7 +58,7 @@ class Dialectic:
                     if len(found) > _ENOUGH:
                         break
         except HonchoError as error:
-            logger.info("honcho: its model gave no answer: %s", error)
+            logger.info("honcho: its model did not answer: %s", error)
         # Exponential back-off, counted in messages: each attempt may cost the turn `dialectic_wait`
         # seconds.
         self._pause = 1 if found else min(self._pause * 2, _LONGEST_PAUSE)

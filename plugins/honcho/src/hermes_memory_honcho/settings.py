@@ -241,8 +241,8 @@ class HonchoSettings:
             return "it is switched off: enabled is false in honcho.json"
         if self.is_cloud and not self.key:
             return (
-                "set HONCHO_API_KEY (get one at https://app.honcho.dev), or HONCHO_BASE_URL for a "
-                "server of your own: hermes-plugins setup honcho"
+                "set HONCHO_API_KEY (get one at https://app.honcho.dev), or HONCHO_BASE_URL for "
+                "your own server: hermes-plugins setup honcho"
             )
         return ""
 

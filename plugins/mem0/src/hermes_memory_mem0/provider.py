@@ -128,7 +128,7 @@ class Mem0Provider(ServiceProvider):
         """Which mode it really is, and where memories go."""
         settings = read_settings(resolve_home(), provider_config)
         place = settings.engine.path if settings.mode == OSS else settings.address
-        shown = {"memories are at": str(place or "a store of your own")}
+        shown = {"memories are at": str(place or "your own store")}
         if count := unconfirmed(settings.engine.folder):
             shown["turns not confirmed"] = f"{count}, listed in {settings.engine.folder / LIST}"
         is_said = provider_config.get("mode") == settings.mode

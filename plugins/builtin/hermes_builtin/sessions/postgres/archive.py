@@ -479,7 +479,7 @@ class PostgresArchive(Reader):
 
     def sessions(self, scope: Scope = EVERYBODY) -> Iterator[Session]:
         """All sessions, the oldest first."""
-        # One statement, so one moment: by pages of their own, sessions in which somebody speaks
+        # One statement, so one moment: with a statement per page, sessions in which somebody speaks
         # meanwhile would move from one page to another, and others be left out.
         with self._transaction(scope) as database:
             found = list(all_sessions(database, _PAGE))
@@ -552,7 +552,7 @@ class PostgresArchive(Reader):
                 progress(done, total)
             missing, lost = self._missing(rows, known)
             if missing or lost:
-                # Others write meanwhile: what is not indexed yet, or deleted by now, is no damage.
+                # Others write meanwhile: what is not indexed yet, or deleted by now, is not damage.
                 error = self.index_pending()
                 if error is not None and is_temporary(error):
                     raise error

@@ -70,7 +70,7 @@ def _name_platforms(database: sqlite3.Connection) -> None:
     """Find the platform of older sessions whose source is none.
 
     Those without a user are the terminal's. A cron job or an import of a user is of the one
-    platform where that user talks; if there are several, nobody can tell whose it is, and only
+    platform where that user talks; if there are several, it is unknown whose it is, and only
     `hermes-plugins sessions` shows it.
     """
     database.execute(

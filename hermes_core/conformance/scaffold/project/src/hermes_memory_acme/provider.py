@@ -85,7 +85,7 @@ class AcmeProvider(MemoryProvider):
         ]
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Keep the answers: the whole file or nothing, for its owner alone."""
+        """Store the answers: the whole file or nothing, for its owner alone."""
         folder = Path(hermes_home) / "acme"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=folder)  # with mode 0600
@@ -128,7 +128,7 @@ class AcmeProvider(MemoryProvider):
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Keep a turn. An exception tells the host that it has to try again."""
+        """Store a turn. If it raises, the host tries again."""
         if not self._writes:
             return
         if self._store is None:

@@ -30,7 +30,7 @@ class Store:
             )
 
     def add(self, text: str, kind: str, owner: str, session: str) -> None:
-        """Keep a text."""
+        """Store a text."""
         with self._lock, self._db:
             self._db.execute(
                 "INSERT INTO memories (text, kind, owner, session) VALUES (?, ?, ?, ?)",
