@@ -537,8 +537,12 @@ def audit(event, args):
         done.append((event, *map(str, args[:2])))
 # The clock, random numbers, files, processes: functions in C that ours call while it is imported.
 OUTSIDE = {"posix", "nt", "time", "_socket", "_random", "_posixsubprocess", "_io"}
-# click looks for a translation of the texts that are its own.
-HARMLESS = {"fspath", "StringIO", "BytesIO", "stat"}
+# click looks for a translation of the texts that are its own. Newer versions of Python take paths
+# apart in C.
+HARMLESS = {
+    "fspath", "StringIO", "BytesIO", "stat", "_path_normpath", "_path_splitroot",
+    "_path_splitroot_ex",
+}  # fmt: skip
 def profile(frame, event, function):
     if event != "c_call":
         return
