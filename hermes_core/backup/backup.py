@@ -76,6 +76,7 @@ _FIRST: Final = (
 )
 #: An upgrade that has not ended: its rollback would change the environment of another home.
 _UPGRADE: Final = re.compile(r"upgrade\.json|upgrade-backup(/.*)?")
+_UNREADABLE: Final = "can't be read"
 _NOTES: Final = "memories/"
 _HISTORY: Final = "memories/history.db"
 #: Links to folders that are followed: people keep these elsewhere.
@@ -283,11 +284,13 @@ class _Backup:
 
     def _copy_unlocked(self, each: SourceFile, place: str, why: str) -> None:
         """Copy a database that SQLite can't copy, byte by byte with its log."""
-        self._problems.append(f"{each.name}: copied byte by byte, since it {why}")
+        before = len(self._problems)
         for suffix in ("", *_BESIDE_DATABASES[::2]):
             beside = Path(f"{each.path}{suffix}")
             if beside.exists():
                 self._copy_file(replace(each, path=beside, name=f"{each.name}{suffix}"), place)
+        if f"{each.name}: {_UNREADABLE}" not in "\n".join(self._problems[before:]):
+            self._problems.insert(before, f"{each.name}: copied byte by byte, since it {why}")
 
     def _copy_file(self, each: SourceFile, place: str) -> None:
         with self._opened(each) as source:
@@ -302,7 +305,7 @@ class _Backup:
         except FileNotFoundError:  # an agent has just removed it
             yield None
         except OSError as error:
-            self._problems.append(f"{each.name}: can't be read: {error.strerror or error}")
+            self._problems.append(f"{each.name}: {_UNREADABLE}: {error.strerror or error}")
             yield None
         else:
             with file:

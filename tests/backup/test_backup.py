@@ -688,6 +688,17 @@ def test_a_file_that_may_not_be_read_is_a_problem(small, tmp_path):
     assert "home/private.txt" not in [each.path for each in made.files]
 
 
+def test_a_database_that_may_not_be_read_is_one_problem(small, tmp_path):
+    with closing(sqlite3.connect(small / "private.db")) as database:
+        database.execute("CREATE TABLE texts (text)")
+    (small / "private.db").chmod(0)
+    with bound_by_modes():
+        made = create_backup(small, tmp_path / "b.zip")
+    assert [each for each in made.problems if "private.db" in each] == [
+        "private.db: can't be read: Permission denied"
+    ]
+
+
 def test_nothing_is_overwritten(small, tmp_path):
     (tmp_path / "b.zip").write_text("mine")
     with pytest.raises(HermesError, match="exists already"):
