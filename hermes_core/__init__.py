@@ -49,7 +49,14 @@ if TYPE_CHECKING:
         without_fences,
     )
     from hermes_core.hookspecs import Messages, hookimpl
-    from hermes_core.loading import PluginContext, PluginManifest, load_provider
+    from hermes_core.loading import (
+        PlatformActions,
+        PluginContext,
+        PluginManifest,
+        PluginRegistration,
+        PluginState,
+        load_provider,
+    )
     from hermes_core.loading.compat import offer_hermes_agent_modules
     from hermes_core.manager import MemoryManager, Recollection
     from hermes_core.manager.asynchronous import AsyncMemoryManager
@@ -118,9 +125,12 @@ __all__ = [
     "Messages",
     "Outcome",
     "Pin",
+    "PlatformActions",
     "PluginContext",
     "PluginFacts",
     "PluginManifest",
+    "PluginRegistration",
+    "PluginState",
     "ProbeResult",
     "ProviderCallError",
     "ProviderConflictError",
@@ -220,8 +230,11 @@ _MODULES: Final = {
     "Messages": "hookspecs",
     "hookimpl": "hookspecs",
     # These import pluggy and, as soon as a provider is loaded, the plugin's packages.
+    "PlatformActions": "loading",
     "PluginContext": "loading",
     "PluginManifest": "loading",
+    "PluginRegistration": "loading",
+    "PluginState": "loading",
     "load_provider": "loading",
     "offer_hermes_agent_modules": "loading.compat",
     "MemoryManager": "manager",

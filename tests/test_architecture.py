@@ -164,10 +164,16 @@ def test_nothing_private_is_imported_from_another_package():
 
 
 def _is_private_elsewhere(each: Import, path: Path) -> bool:
-    private = [part.startswith("_") and not part.startswith("__") for part in each.path]
-    if each.path[0] != "hermes_core" or not any(private):
+    if each.path[0] != "hermes_core":
         return False
-    return not path.is_relative_to(CORE) or each.path[1] != unit(path)
+    private = next((number for number, part in enumerate(each.path) if _is_private(part)), None)
+    # The package that has the private module or name; a module's private names are its package's.
+    return private is not None and not path.is_relative_to(_package(each.path[:private]))
+
+
+def _package(path: list[str]) -> Path:
+    folder = ROOT.joinpath(*path)
+    return folder if folder.is_dir() else folder.parent
 
 
 def test_hermes_core_imports_no_plugin():

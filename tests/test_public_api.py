@@ -26,15 +26,8 @@ PUBLIC_PACKAGES = (
     "hermes_core.service",
     "hermes_core.testing",
 )
-#: Types that nobody has to name: what our own conformance checks receive, what connects a
-#: conversation with its manager, how a configuration says that writes are stored, and
-#: hermes-agent's types behind a plugin's context.
-INTERNAL = {
-    "CheckContext",
-    "OutboxSettings",
-    *("CallQueue", "ConversationSlot", "_Exchange"),
-    *("PlatformActions", "PluginRegistration", "PluginState"),
-}
+#: Types in the constructors of conversations and turns, which only the manager makes.
+INTERNAL = {"CallQueue", "ConversationSlot", "_Exchange"}
 PAGES = [
     *(ROOT / "docs").glob("*.md"),
     *(ROOT / "plugins").glob("*/README.md"),

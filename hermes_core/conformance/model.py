@@ -62,7 +62,7 @@ class Check:
     fix: str
     family: str
     why: str
-    run: Callable[[CheckContext], None] = field(repr=False)
+    run: Callable[[Any], None] = field(repr=False)  # gets a `CheckContext`
     alone: bool = False
 
     @property

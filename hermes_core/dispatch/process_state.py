@@ -23,7 +23,7 @@ from functools import cache, partial
 from io import open as open_file  # bound before a plugin can replace it
 from operator import call, is_
 from types import MappingProxyType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 #: Functions that memory depends on, by module and name. Looked up in modules that are loaded.
 _FUNCTIONS: Final = (
@@ -32,22 +32,27 @@ _FUNCTIONS: Final = (
     ("sys", "excepthook"), ("sys", "unraisablehook"), ("threading", "excepthook"),
 )  # fmt: skip
 #: The methods that store a turn on its way from `MemoryManager` to the disk, by their class.
-_STORING: Final = (
-    ("hermes_builtin.provider", "BuiltinProvider",
-     ("sync_turn", "handle_tool_call", "on_session_end", "on_session_switch")),
-    ("hermes_builtin.sessions.conversations", "Conversations", ("turn", "_store", "archive")),
-    ("hermes_builtin.sessions.sqlite.archive", "SqliteArchive", ("append",)),
-    ("hermes_builtin.sessions.postgres.archive", "PostgresArchive", ("append",)),
-)  # fmt: skip
-_MANAGER: Final = "hermes_core.manager"
-#: The methods through which turns reach the built-in provider.
-_METHODS: Final = ("sync_all", "handle_tool_call", "on_session_end", "on_session_switch", "_write")
+_STORING: Final[dict[type, tuple[str, ...]]] = {}
 
 _HANDLERS: Final = "the handlers of logging"
 #: What hosts rarely change once they run.
 _LASTING: Final = ("the umask", "the working directory", "the limit", "the level of", _HANDLERS)
 
+#: Threads of the host go on while a plugin loads, so nothing here knows who did it.
+_WHO: Final = ", by it or by another thread"
+
 State = Mapping[str, Any]
+_Class = TypeVar("_Class", bound=type)
+
+
+def stores_turns(*methods: str) -> Callable[[_Class], _Class]:
+    """Say which methods of a class of ours store turns: a plugin may not replace them."""
+
+    def registered(kind: _Class) -> _Class:
+        _STORING[kind] = methods
+        return kind
+
+    return registered
 
 
 def process_state() -> State:
@@ -109,11 +114,9 @@ def _signals() -> list[tuple[int, str]]:
 
 def _methods() -> Iterator[tuple[type, str]]:
     """Yield our classes that are loaded, each with a method that turns need."""
-    for module, name, methods in ((f"{_MANAGER}._manager", "MemoryManager", _METHODS), *_STORING):
-        kind = getattr(sys.modules.get(module), name, None)
-        if isinstance(kind, type):
-            for method in methods:
-                yield kind, method
+    for kind, methods in tuple(_STORING.items()):  # another thread may import one
+        for method in methods:
+            yield kind, method
 
 
 def changes(name: str, when: str, before: State, after: State, module: str = "") -> dict[str, str]:
@@ -126,7 +129,7 @@ def changes(name: str, when: str, before: State, after: State, module: str = "")
         after: The state after.
         module: The module that its provider's class is from.
     """
-    found = {}
+    found, during = {}, f"while plugin {name} {when}, "
     for what, old in before.items():
         new = after.get(what)
         if new is old or new in (old, ""):
@@ -134,9 +137,9 @@ def changes(name: str, when: str, before: State, after: State, module: str = "")
         if callable(new) and is_of(new, module):
             found[what] = f"plugin {name}: replaced {what} in the agent's process"
         elif isinstance(old, str):
-            found[what] = f"while plugin {name} {when}, {what} changed from {old} to {new}"
+            found[what] = f"{during}{what} changed from {old} to {new}{_WHO}"
         else:
-            found[what] = f"while plugin {name} {when}, {what} changed"
+            found[what] = f"{during}{what} changed{_WHO}"
     return found
 
 

@@ -35,10 +35,10 @@ class _Router:
     def enter(self) -> None:
         """Send what the current thread prints to stderr."""
         with self._lock:
-            if sys.stdout is not self:  # a redirection may have put us back
-                self._stdout, sys.stdout = sys.stdout, self
             # A list, not a set: one thread may load a plugin that loads another one.
             self._loading.append(threading.get_ident())
+            if sys.stdout is not self:
+                self._stdout, sys.stdout = sys.stdout, self
 
     def leave(self) -> None:
         """Send what the current thread prints to stdout again."""
@@ -52,13 +52,28 @@ class _Router:
         with self._lock:
             if self._loading:
                 sys.stdout = self
-            elif stdout is not self:
-                sys.stdout = stdout
+            else:
+                sys.stdout = self._stdout if stdout is self else stdout
 
     def write(self, text: str) -> int:
         """Write to the stream for this thread; nowhere in a process without streams."""
         stream = sys.stderr if threading.get_ident() in self._loading else self._stdout
+        self._step_back()
         return stream.write(text) if stream is not None else len(text)
+
+    def _step_back(self) -> None:
+        """Remove this object: a redirection that ended after the load put it back."""
+        if (
+            self._loading
+            or getattr(sys, "stdout", None) is not self
+            or not self._lock.acquire(blocking=False)
+        ):
+            return
+        try:
+            if not self._loading and sys.stdout is self:
+                sys.stdout = self._stdout
+        finally:
+            self._lock.release()
 
     def __getattr__(self, name: str) -> Any:
         mine = threading.get_ident() in self._loading

@@ -10,14 +10,24 @@
 
 from __future__ import annotations
 
-from hermes_core.loading.context import PluginContext, PluginManifest, counted
+from hermes_core.loading.context import (
+    PlatformActions,
+    PluginContext,
+    PluginManifest,
+    PluginRegistration,
+    PluginState,
+    counted,
+)
 from hermes_core.loading.loader import LoadResult, load, load_command, load_observer, load_provider
 from hermes_core.loading.modules import import_directory, import_value
 
 __all__ = [
     "LoadResult",
+    "PlatformActions",
     "PluginContext",
     "PluginManifest",
+    "PluginRegistration",
+    "PluginState",
     "counted",
     "import_directory",
     "import_value",

@@ -205,7 +205,7 @@ class PluginContext:
     @property
     def profile_name(self) -> str:
         """The profile's name: "default", a profile below it, or "custom"."""
-        from hermes_core.loading.compat._home import get_active_profile_name  # noqa: PLC0415
+        from hermes_core.loading.compat.home import get_active_profile_name  # noqa: PLC0415
 
         try:
             return get_active_profile_name()

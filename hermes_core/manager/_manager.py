@@ -30,6 +30,7 @@ from weakref import ref
 from hermes_core.config.names import names_of, normalise
 from hermes_core.dispatch import Deadlines, HookCalls, HookHealth, ProviderAdapter, TurnClock
 from hermes_core.dispatch.caller import use_home
+from hermes_core.dispatch.process_state import stores_turns
 from hermes_core.errors import HermesError
 from hermes_core.hookspecs import Messages
 from hermes_core.manager.builtin import BuiltinCalls
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from hermes_core.privacy import Redactor
 
 
+@stores_turns("sync_all", "handle_tool_call", "on_session_end", "on_session_switch", "_write")
 class MemoryManager:
     """Calls the built-in and at most one external provider, from session start to shutdown.
 
@@ -123,7 +125,7 @@ class MemoryManager:
 
         return assemble(cls, home)[0]
 
-    def configure(self, outbox: OutboxSettings, warnings: Iterable[str] = ()) -> None:
+    def _configure(self, outbox: OutboxSettings, warnings: Iterable[str] = ()) -> None:
         """Set what config.yaml says of the outbox, before an external provider is added."""
         self._outbox_settings = outbox
         self._warnings = tuple(warnings)

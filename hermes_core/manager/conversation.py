@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from asyncio import CancelledError
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -246,10 +246,10 @@ class Conversation:
             text: What the user said.
             **about: Passed to `MemoryManager.on_turn_start`, such as ``model`` or ``author_id``.
         """
-        return Turn(self._memory, self, text, about)
+        return Turn(self._memory, self, self._begin_turn, text, about)
 
-    def begin_turn(self, text: str) -> _Exchange:
-        """Start the next turn, which `Turn` does for you.
+    def _begin_turn(self, text: str) -> _Exchange:
+        """Start the next turn.
 
         Raises:
             HermesError: The turn before it is still open, the conversation is not, or ``text`` is
@@ -291,16 +291,22 @@ class Turn:
     """
 
     def __init__(
-        self, memory: MemoryManager, talk: Conversation, text: str, about: Mapping[str, Any]
+        self,
+        memory: MemoryManager,
+        talk: Conversation,
+        begin: Callable[[str], _Exchange],
+        text: str,
+        about: Mapping[str, Any],
     ) -> None:
         self._memory = memory
         self._talk = talk
+        self._begin_turn = begin
         self._given = (text, about)
         self._exchange: _Exchange | None = None
 
     def __enter__(self) -> Self:
         text, about = self._given
-        exchange = self._exchange = self._talk.begin_turn(text)
+        exchange = self._exchange = self._begin_turn(text)
         memory = self._memory
         try:
             memory.on_turn_start(exchange.number, text, **about)

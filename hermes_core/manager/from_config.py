@@ -89,7 +89,7 @@ def assemble(
     # Registered before anything can fail below: variables that the provider needs are set in this
     # process's environment until then.
     manager.when_closed(activation.lease.release)
-    manager.configure(
+    manager._configure(  # noqa: SLF001 - of the same package
         outbox_settings(config, activation),
         (
             *config.own_warnings,

@@ -154,7 +154,9 @@ def test_packages_are_never_installed_but_named(monkeypatch, caplog):
     with pytest.raises(lazy_deps.FeatureUnavailable) as caught, caplog.at_level(logging.WARNING):
         lazy_deps.ensure("memory.none", prompt=False)
     command = lazy_deps.feature_install_command("memory.none")
-    assert command == f"{sys.executable} -m pip install no-such-library"
+    assert command == "pip install no-such-library"
+    to_run = lazy_deps.feature_install_command("memory.none", venv_pip=True)
+    assert to_run == f"{sys.executable} -m pip install no-such-library"
     assert command in str(caught.value)
     assert command in caplog.text
     assert (caught.value.feature, caught.value.missing) == ("memory.none", ("no-such-library",))

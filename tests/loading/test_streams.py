@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from support.commands import wait_until
 from support.modules import provider_class, run_python, waits_for
 from support.sites import add_directory, provider_source
 
@@ -144,6 +147,25 @@ def test_a_process_without_streams_can_load(home):
         os._exit(len(load_provider("mine").name))
     """
     assert run_python(code, home=home).returncode == 4
+
+
+def test_a_redirection_that_ends_after_the_load_leaves_the_hosts_own_stream(
+    home, tmp_path, monkeypatch
+):
+    begun, done = tmp_path / "begun", tmp_path / "done"
+    source = f"open({str(begun)!r}, 'w').close()\n" + waits_for(done)
+    add_directory(home, "mine", source + provider_source("mine"))
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    load = Thread(target=load_provider, args=("mine", home))
+    load.start()
+    assert wait_until(begun.exists, 60)
+    with redirect_stdout(io.StringIO()):
+        done.touch()
+        load.join(60)
+    print("said")
+    assert sys.stdout is out
+    assert out.getvalue() == "said\n"
 
 
 def test_what_other_threads_print_while_a_plugin_loads_goes_where_it_always_goes(home, tmp_path):

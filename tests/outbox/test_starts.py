@@ -42,7 +42,7 @@ class Sessions:
     @contextmanager
     def session(self, name: str, **answers: Any) -> Iterator[MemoryManager]:
         manager = MemoryManager(home=self.home)
-        manager.configure(OutboxSettings(make_provider=self.fresh))
+        manager._configure(OutboxSettings(make_provider=self.fresh))
         assert manager.add_provider(Recorder(**answers))
         manager.initialize_all(name)
         outbox_of(manager).store.clock = self.clock

@@ -315,7 +315,7 @@ class Outboxes(RuleBasedStateMachine):
         seconds = 5.0 if self.pause else 0.5  # without pauses, it takes all the time it has
         self.manager = MemoryManager(home=self.world.home, deadlines=Deadlines(shutdown=seconds))
         if self.factory:
-            self.manager.configure(OutboxSettings(make_provider=self._fresh))
+            self.manager._configure(OutboxSettings(make_provider=self._fresh))
         assert self.manager.add_provider(Backend(self.world))
         self.manager.initialize_all(session)
         self.session = session

@@ -24,7 +24,7 @@ else:
     if url:
         from hermes_core.outbox.writer import OutboxSettings
         from hermes_core.storage.postgres import shared_database
-        manager.configure(OutboxSettings(database=shared_database(url, namespace)))
+        manager._configure(OutboxSettings(database=shared_database(url, namespace)))
     manager.add_provider(Journal())
 manager.initialize_all(session, user_id=user)
 print("ready", flush=True)

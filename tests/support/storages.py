@@ -52,7 +52,7 @@ class Storage:
         return (
             "from hermes_core.outbox.writer import OutboxSettings; "
             "from hermes_core.storage.postgres import shared_database; "
-            "manager.configure("
+            "manager._configure("
             f"OutboxSettings(database=shared_database({self.url!r}, {self.namespace!r})))"
         )
 

@@ -39,9 +39,12 @@ from hermes_core import (
     Messages,
     Outcome,
     Pin,
+    PlatformActions,
     PluginContext,
     PluginFacts,
     PluginManifest,
+    PluginRegistration,
+    PluginState,
     ProbeResult,
     ProviderCallError,
     ProviderConflictError,
@@ -232,6 +235,9 @@ def for_authors(info: ProviderInfo, service: ServiceProvider, probed: SupportsPr
 
 def register(ctx: PluginContext) -> None:
     assert_type(ctx.manifest, PluginManifest)
+    assert_type(ctx.state, PluginState)
+    assert_type(ctx.platform_actions, PlatformActions)
+    assert_type(ctx.on_unload(print), PluginRegistration)
     ctx.register_memory_provider(FakeProvider())
 
 

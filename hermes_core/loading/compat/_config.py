@@ -17,7 +17,7 @@ from hermes_core.config.editor import change_config
 from hermes_core.dispatch.caller import CALLER
 from hermes_core.errors import ConfigError, SecretsError
 from hermes_core.loading.compat._files import differences
-from hermes_core.loading.compat._home import (  # noqa: F401 - offered
+from hermes_core.loading.compat.home import (  # noqa: F401 - offered
     get_config_path,
     get_env_path,
     get_hermes_home,

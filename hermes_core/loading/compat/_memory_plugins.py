@@ -21,8 +21,8 @@ from hermes_core.discovery import ProviderInfo, scan
 from hermes_core.dispatch.worker import as_exception
 from hermes_core.errors import HermesError, describe
 from hermes_core.loading.activation import deadlines_of, require_available
-from hermes_core.loading.compat._home import get_hermes_home
 from hermes_core.loading.compat._plugins import resolve_module_origin
+from hermes_core.loading.compat.home import get_hermes_home
 from hermes_core.loading.loader import load
 from hermes_core.loading.modules import import_directory, package_name
 from hermes_core.provider import BUILTIN, MemoryProvider

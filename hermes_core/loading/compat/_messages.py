@@ -13,7 +13,7 @@ from typing import Any, Final
 from hermes_core.config import load_config
 from hermes_core.errors import HermesError
 from hermes_core.loading.compat._files import is_truthy_value
-from hermes_core.loading.compat._home import get_hermes_home
+from hermes_core.loading.compat.home import get_hermes_home
 from hermes_core.privacy import Redactor
 from hermes_core.secrets import Secrets
 

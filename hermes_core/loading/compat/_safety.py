@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
-from hermes_core.loading.compat._home import get_default_hermes_root, get_hermes_home
+from hermes_core.loading.compat.home import get_default_hermes_root, get_hermes_home
 
 #: By hermes-agent's module: the names that can be imported from it.
 OFFERS: Final[dict[str, tuple[str, ...]]] = {

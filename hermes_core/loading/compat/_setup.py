@@ -22,7 +22,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from hermes_core.errors import HermesError, one_line
 from hermes_core.loading.compat._config import save_env_value
-from hermes_core.loading.compat._home import get_env_path, get_hermes_home
+from hermes_core.loading.compat.home import get_env_path, get_hermes_home
 from hermes_core.secrets import EnvFile
 
 #: By hermes-agent's module: the names that can be imported from it.
@@ -108,9 +108,17 @@ def is_available(feature: str) -> bool:
     return feature in LAZY_DEPS and not feature_missing(feature)
 
 
-def feature_install_command(feature: str, *, venv_pip: bool = False) -> str | None:  # noqa: ARG001
-    """Return the command that installs a feature's packages; it always names this interpreter."""
-    return _command(LAZY_DEPS[feature]) if feature in LAZY_DEPS else None
+def feature_install_command(feature: str, *, venv_pip: bool = False) -> str | None:
+    """Return the command that installs a feature's packages.
+
+    Args:
+        feature: The feature.
+        venv_pip: Name this interpreter, for a plugin that runs the command itself.
+    """
+    if feature not in LAZY_DEPS:
+        return None
+    pip = [sys.executable, "-m", "pip"] if venv_pip else ["pip"]
+    return shlex.join([*pip, "install", *LAZY_DEPS[feature]])
 
 
 @cache
@@ -159,7 +167,7 @@ def install_specs(
     if not missing:
         return InstallSpecsResult(ok=True)
     command = _command(missing)
-    reason = f"packages are installed by you alone; run: {command}"
+    reason = f"a plugin installs no packages; run: {command}"
     return InstallSpecsResult(ok=False, blocked=True, reason=reason, command=command)
 
 
@@ -177,7 +185,7 @@ def _is_installed(spec: str) -> bool:
 
 
 def _command(specs: tuple[str, ...]) -> str:
-    return shlex.join([sys.executable, "-m", "pip", "install", *specs])
+    return shlex.join(["pip", "install", *specs])
 
 
 # -- hermes_cli.curses_ui: a choice among several, by its number

@@ -41,6 +41,7 @@ from hermes_builtin.sessions import (
 from hermes_builtin.sessions.archive import content_text
 from hermes_builtin.sessions.session_text import OriginVerdict
 from hermes_core import ForgetReport, ForgetRequest, HermesError, MemoryProvider
+from hermes_core.dispatch.process_state import stores_turns
 from hermes_core.privacy.origin import ASSISTANT, is_external
 from hermes_core.storage.logger import SafeLogger
 
@@ -75,6 +76,7 @@ class _NoteToVerify(NamedTuple):
     replaced: tuple[str, ...]
 
 
+@stores_turns("sync_turn", "handle_tool_call", "on_session_end", "on_session_switch")
 class BuiltinProvider(MemoryProvider):
     """What an agent remembers without any backend: its notes, and every conversation."""
 

@@ -29,6 +29,7 @@ from hermes_builtin.sessions.location import Location, close_shared, locate
 from hermes_builtin.sessions.session_text import MOST_CHARACTERS, SessionText, Sourced
 from hermes_builtin.sessions.spool import Spool, may_succeed_later, shared_spool
 from hermes_builtin.sessions.words import storable
+from hermes_core.dispatch.process_state import stores_turns
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.privacy.origin import DELEGATION, PROVIDER, as_messages, of_tool
 from hermes_core.provider import PastSession
@@ -65,6 +66,7 @@ def _is_durable(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("durability") == "full")
 
 
+@stores_turns("turn", "_store", "archive")
 class Conversations:
     """Opens the archive when it is first needed, and knows the sessions of one agent.
 

@@ -64,6 +64,7 @@ from hermes_builtin.sessions.postgres.turn_json import (
 from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.ranking import Totals
 from hermes_builtin.sessions.words import storable
+from hermes_core.dispatch.process_state import stores_turns
 from hermes_core.errors import DatabaseError
 from hermes_core.session import TERMINAL
 from hermes_core.storage.logger import SafeLogger
@@ -94,6 +95,7 @@ _REMEMBERED: Final = "30 days"
 _FORGET_EVERY: Final = 1000
 
 
+@stores_turns("append")
 class PostgresArchive(Reader):
     """Every conversation of a namespace.
 

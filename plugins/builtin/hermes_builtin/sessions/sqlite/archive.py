@@ -56,6 +56,7 @@ from hermes_builtin.sessions.sqlite.rows import is_known_turn
 from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, append, name_session
 from hermes_builtin.sessions.words import storable
+from hermes_core.dispatch.process_state import stores_turns
 from hermes_core.errors import CHECK_FOLDER, DatabaseError
 from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.sqlite_connection import is_damage, is_unwritable
@@ -71,6 +72,7 @@ _TOTAL_SECONDS: Final = 60.0
 _PAGE: Final = 500
 
 
+@stores_turns("append")
 class SqliteArchive(Reader):
     """Every conversation of a home, in one file.
 
@@ -116,7 +118,7 @@ class SqliteArchive(Reader):
                 self._damage = DatabaseError(
                     f"the archive is damaged, nothing more is written to it: {error.__cause__}",
                     where=str(self.path),
-                    hint="run: hermes-plugins sessions repair",
+                    hint=error.hint,
                 )
                 raise self._damage from error
             raise
