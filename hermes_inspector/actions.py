@@ -460,7 +460,7 @@ def enable_provider(home: Home, name: str, grants: tuple[str, ...] = ()) -> Enab
     return EnableResult(
         info.name,
         not check.problems,
-        check.problems,
+        tuple(map(str, check.problems)),
         check.hint,
         check.warnings,
         check.withheld,

@@ -105,8 +105,9 @@ class Checkup:
             return HealthVerdict("problem", text, at=self._last.started, checking=checking)
         found: HomeStatus = self._last.result
         state = "problem" if found.problems else "warning" if found.warnings else "works"
+        problems, warnings = tuple(map(str, found.problems)), tuple(map(str, found.warnings))
         return HealthVerdict(
-            state, _sentence(found), found.problems, found.warnings, self._last.started, checking
+            state, _sentence(found), problems, warnings, self._last.started, checking
         )
 
 

@@ -16,7 +16,7 @@ from hermes_core.call_log import HookReport, LoggedCall, hook_health, lost_calls
 from hermes_core.config import Config
 from hermes_core.config.names import normalise
 from hermes_core.discovery import ProviderInfo
-from hermes_core.errors import AgentEnded, DatabaseError, HermesError
+from hermes_core.errors import AgentEnded, DatabaseError, HermesError, one_line
 from hermes_core.loading.activation import chosen_provider
 from hermes_core.outbox import StreamKey, admin
 from hermes_core.outbox.admin import OutboxBacklog, OutboxReport
@@ -26,6 +26,9 @@ from hermes_core.service import Cause
 
 _DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
+#: What to do about writes that fail, and about those that wait.
+SEE_FAILED: Final = "see: hermes-plugins log --failed"
+RETRY: Final = "when it works again: hermes-plugins outbox retry"
 #: Fewer failures in a row may be chance.
 _IN_A_ROW: Final = 3
 _NEWEST: Final = 100
@@ -36,6 +39,23 @@ _FULL: Final = 0.9
 
 # The hooks through which content reaches a provider. Recall may work while all of these fail.
 _WRITES: Final = ("sync_turn", "on_memory_write", "on_delegation", "on_session_end")
+
+
+class Problem(NamedTuple):
+    """Something that is wrong, or that a person should look at, and what to do about it."""
+
+    what: str
+    hint: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Problem:
+        """What an exception says, and its hint."""
+        if not isinstance(error, HermesError):
+            return cls(f"{type(error).__name__}: {error}")
+        return cls(str(HermesError(error.what, where=error.where)), one_line(error.hint))
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.hint})" if self.hint else self.what
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +115,8 @@ class DeliveryStatus:
     hooks: tuple[HookStatus, ...] = ()
     lost: int = 0
     failing: str = ""
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
 
 def delivery_status(
@@ -111,18 +131,18 @@ def delivery_status(
             such as a wrong key, are over: they become a warning with what is still to deliver.
     """
     now = time.time()
-    problems: list[str] = []
-    warnings: list[str] = []
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
     try:
         outbox: OutboxReport | None = outbox_report(config)
     except DatabaseError as error:
         outbox = None
-        problems.append(f"the outbox can't be read: {error}")
+        problems.append(_unreadable("the outbox", error))
     if waiting := OutboxSpool(config.home).text():
-        warnings.append(waiting)
+        warnings.append(Problem(waiting))
     hooks: tuple[HookStatus, ...] = ()
     lost = 0
-    failing = ""
+    failing, hint = "", SEE_FAILED
     try:
         # The call log is only a log, so its failure is a warning. The outbox has content: a
         # problem.
@@ -130,20 +150,26 @@ def delivery_status(
         lost = lost_calls(config.home).calls
         failing = writes_fail(config, active, now)
     except DatabaseError as error:
-        warnings.append(f"the call log can't be read: {error}")
+        warnings.append(_unreadable("the call log", error))
     lost_now, lost_before = _not_stored(hooks)
-    problems += lost_now
-    warnings += lost_before
+    problems += map(Problem, lost_now)
+    warnings += map(Problem, lost_before)
     if outbox is not None:
         # The log still has the failures of writes that were skipped; those have their own warning.
         failing = "" if _only_skipped(outbox, active) else failing
-        failing = failing or stuck(outbox, active, now)
-        warnings += map(str, outbox_warnings(outbox))
+        if not failing and (failing := stuck(outbox, active, now)):
+            hint = RETRY
+        warnings += outbox_warnings(outbox)
     if failing and answers and is_refuted(failing):
-        warnings.append(f"{failing}. It answers now: {_to_deliver(outbox, active)}")
+        warnings.append(Problem(f"{failing}. It answers now: {_to_deliver(outbox, active)}"))
         failing = ""
-    problems += [failing] if failing else []
+    problems += [Problem(failing, hint)] if failing else []
     return DeliveryStatus(outbox, hooks, lost, failing, tuple(problems), tuple(warnings))
+
+
+def _unreadable(what: str, error: DatabaseError) -> Problem:
+    problem = Problem.of(error)
+    return problem._replace(what=f"{what} can't be read: {problem.what}")
 
 
 def _not_stored(hooks: Iterable[HookStatus]) -> tuple[list[str], list[str]]:
@@ -193,17 +219,7 @@ def outbox_report(config: Config) -> OutboxReport:
         store.close()
 
 
-class OutboxWarning(NamedTuple):
-    """Something about the outbox, and what to do about it."""
-
-    what: str
-    todo: str
-
-    def __str__(self) -> str:
-        return f"{self.what} ({self.todo})"
-
-
-def outbox_warnings(report: OutboxReport) -> list[OutboxWarning]:
+def outbox_warnings(report: OutboxReport) -> list[Problem]:
     """What a person should do about the outbox."""
     found = []
     for each in report.backlogs:
@@ -212,7 +228,7 @@ def outbox_warnings(report: OutboxReport) -> list[OutboxWarning]:
             what = (
                 f"{writes(each.skipped)} for {each.provider} skipped after repeated failures{why}"
             )
-            found.append(OutboxWarning(what, "see: hermes-plugins outbox list --state skipped"))
+            found.append(Problem(what, "see: hermes-plugins outbox list --state skipped"))
         if each.failed:
             why = f": {each.failed_error}" if each.failed_error else ""
             what = f"{writes(each.failed)} for {each.provider} failed permanently{why}"
@@ -220,15 +236,15 @@ def outbox_warnings(report: OutboxReport) -> list[OutboxWarning]:
                 "see: hermes-plugins outbox list --state failed; "
                 "to retry: hermes-plugins outbox retry"
             )
-            found.append(OutboxWarning(what, todo))
+            found.append(Problem(what, todo))
         if each.missed:
             what = f"no room was left for {writes(each.missed)} for {each.provider}"
-            found.append(OutboxWarning(what, "run: hermes-plugins outbox backfill"))
+            found.append(Problem(what, "run: hermes-plugins outbox backfill"))
     if report.bytes > _FULL * report.max_bytes:
         what = f"the outbox is {100 * report.bytes / report.max_bytes:.0f} % full"
-        found.append(OutboxWarning(what, "see: hermes-plugins outbox status"))
+        found.append(Problem(what, "see: hermes-plugins outbox status"))
     found += [
-        OutboxWarning(
+        Problem(
             f"{name} was damaged and is set aside; what waited in it was not delivered",
             "run: hermes-plugins outbox backfill --since WHEN, then remove it",
         )

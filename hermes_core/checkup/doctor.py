@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 from hermes_core.call_log import hook_health, path_of
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.checkup.deliveries import (
+    RETRY,
+    SEE_FAILED,
     ActiveProvider,
+    Problem,
     active_provider,
     is_refuted,
     outbox_warnings,
@@ -78,6 +81,7 @@ _DAY: Final = 86_400.0
 _ROOM: Final = 100_000_000
 # 1 MB: below that, the next turn may not fit.
 _LEAST_ROOM: Final = 1_000_000
+_MAKE_WRITABLE: Final = "change its permissions, or mount its file system for writing"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PRIVATE: Final = (".env", "secrets.json")
 _DATABASES: Final = ("state.db", "sessions.db", "outbox.db", "items.db", "imported.db")
@@ -188,8 +192,8 @@ def examine_home(home: Path) -> Iterator[Finding]:
         yield Finding("home", OK, f"{home} does not exist yet; it is created when needed")
         return
     if not _is_writable(home):
-        todo = "change its permissions, or mount its file system for writing"
-        yield Finding("home", PROBLEM, f"{home} is read-only: nothing can be stored", todo)
+        what = f"{home} is read-only: nothing can be stored"
+        yield Finding("home", PROBLEM, what, _MAKE_WRITABLE)
         return
     free = shutil.disk_usage(home).free
     room = f"{home}, {_size(free)} free"
@@ -204,17 +208,19 @@ def examine_home(home: Path) -> Iterator[Finding]:
     yield from _modes(home)
 
 
-def home_limits(home: Path) -> tuple[list[str], list[str]]:
+def home_limits(home: Path) -> tuple[list[Problem], list[Problem]]:
     """The problems and the warnings of `status` about the disk of a home."""
     if not home.exists():
         return [], []
     if not _is_writable(home):
-        return [], [f"{home} is read-only: an agent can store nothing there"]
+        what = f"{home} is read-only: an agent can store nothing there"
+        return [], [Problem(what, _MAKE_WRITABLE)]
     free = shutil.disk_usage(home).free
     if free < _LEAST_ROOM:
-        return [f"the disk of {home} is full ({_size(free)} free): nothing can be stored"], []
-    few = [f"the disk of {home} is nearly full: {_size(free)} free"]
-    return [], few if free < _ROOM else []
+        what = f"the disk of {home} is full ({_size(free)} free): nothing can be stored"
+        return [Problem(what, "free some space")], []
+    few = Problem(f"the disk of {home} is nearly full: {_size(free)} free", "free some space")
+    return [], [few] if free < _ROOM else []
 
 
 def _is_writable(home: Path) -> bool:
@@ -336,9 +342,9 @@ def _outbox(config: Config, active: ActiveProvider, *, answers: bool) -> Iterato
     fails = stuck(report, active, time.time())
     if fails:
         state = _state(fails, answers=answers)
-        yield Finding("outbox", state, fails, "when it works again: hermes-plugins outbox retry")
+        yield Finding("outbox", state, fails, RETRY)
     for each in outbox_warnings(report):
-        yield Finding("outbox", WARNING, each.what, each.todo)
+        yield Finding("outbox", WARNING, each.what, each.hint)
     waiting = [_waiting(each, active) for each in report.backlogs if each.waiting]
     if not fails:
         yield Finding("outbox", OK, "; ".join(waiting) or "readable, nothing is waiting")
@@ -365,7 +371,7 @@ def _calls(config: Config, active: ActiveProvider, *, answers: bool) -> Iterator
         return
     if fails:
         state = _state(fails, answers=answers)
-        yield Finding("writes", state, fails, "see: hermes-plugins log --failed")
+        yield Finding("writes", state, fails, SEE_FAILED)
     yield Finding("call log", OK, f"{calls:,} calls in the last 24 hours")
 
 

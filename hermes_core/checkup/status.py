@@ -18,6 +18,7 @@ from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import (
     ActiveProvider,
     DeliveryStatus,
+    Problem,
     active_provider,
     delivery_status,
 )
@@ -79,8 +80,6 @@ class ProviderCheck:
     Attributes:
         provider_name: The provider's name; "" if it could not be activated.
         problems: Why it does not work; empty if it does.
-        what: The first problem without its hint.
-        hint: What to do about the first problem, if that is known.
         warnings: What a person should look at.
         traceback: Of the problems, for ``--debug``.
         settings: A row for each of its fields, without values of secrets.
@@ -95,9 +94,7 @@ class ProviderCheck:
     """
 
     provider_name: str = ""
-    problems: tuple[str, ...] = ()
-    what: str = ""
-    hint: str = ""
+    problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     traceback: str = ""
     settings: tuple[dict[str, Any], ...] = ()
@@ -109,6 +106,16 @@ class ProviderCheck:
     registers: str = ""
     withheld: tuple[str, ...] = ()
     installed: Inventory | None = None
+
+    @property
+    def what(self) -> str:
+        """The first problem without its hint; "" if there is none."""
+        return self.problems[0].what if self.problems else ""
+
+    @property
+    def hint(self) -> str:
+        """What to do about the first problem, if that is known."""
+        return self.problems[0].hint if self.problems else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +142,8 @@ class HomeStatus:
     check: ProviderCheck
     installed: Inventory
     deliveries: DeliveryStatus
-    problems: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
     @property
     def provider_works(self) -> bool:
@@ -155,8 +162,7 @@ def home_status(home: Path) -> HomeStatus:
         # useful.
         config = Config(home)
         *others, last = error.problems
-        last = str(HermesError(last, hint=error.hint))
-        check = ProviderCheck(problems=(*others, last))
+        check = ProviderCheck(problems=(*map(Problem, others), Problem(last, error.hint)))
     else:
         # With a probe: past deliveries do not show whether the service works now.
         check = check_configured(config, probe=True)
@@ -171,20 +177,23 @@ def home_status(home: Path) -> HomeStatus:
         *_interrupted(home),
         *check.problems,
         *deliveries.problems,
-        *filter(None, [refused]),
+        *([Problem(refused)] if refused else []),
     )
-    warnings = (*limited, *check.warnings, *deliveries.warnings, *_foreign_keys(config))
+    own, foreign = map(Problem, check.warnings), map(Problem, _foreign_keys(config))
+    warnings = (*limited, *own, *deliveries.warnings, *foreign)
     return HomeStatus(config, check, installed, deliveries, problems, warnings)
 
 
-def _interrupted(home: Path) -> list[str]:
+def _interrupted(home: Path) -> list[Problem]:
     found = []
     if (home / JOURNAL).exists():
-        found.append(f"{INTERRUPTED}; run: hermes-plugins forget")
+        found.append(Problem(INTERRUPTED, "run: hermes-plugins forget"))
     if (home / MIGRATION).exists():
-        found.append("a migration was interrupted; run: hermes-plugins storage status")
+        found.append(Problem("a migration was interrupted", "run: hermes-plugins storage status"))
     found += [
-        f"a replay to {each} was interrupted; run: hermes-plugins switch {each} --replay"
+        Problem(
+            f"a replay to {each} was interrupted", f"run: hermes-plugins switch {each} --replay"
+        )
         for each in interrupted(home)
     ]
     return found
@@ -258,7 +267,7 @@ def set_field(
     )
     saving = [each for each in done.results if isinstance(each, ProviderCheck)][1:]
     if done.problem and not saving:  # it ended while it saved the value
-        saving = [ProviderCheck(problems=(done.problem,))]
+        saving = [ProviderCheck(problems=(Problem(done.problem),))]
     return _combined(done), saving[0] if saving else None
 
 
@@ -267,7 +276,7 @@ def _combined(done: ChildResults[Inventory | ProviderCheck | ProbeFailure]) -> P
     installed = next((each for each in done.results if isinstance(each, Inventory)), None)
     check = next((each for each in done.results if isinstance(each, ProviderCheck)), None)
     if check is None:
-        return ProviderCheck(problems=(done.problem,), what=done.problem, installed=installed)
+        return ProviderCheck(problems=(Problem(done.problem),), installed=installed)
     failures = [each.detail for each in done.results if isinstance(each, ProbeFailure)]
     # The child may end during the probe, after the check itself was complete.
     refused = "; ".join([*failures, *filter(None, [done.problem])])
@@ -457,17 +466,9 @@ def _refusal(
 def _result(
     errors: Sequence[BaseException], warnings: Sequence[str] = (), provider_name: str = ""
 ) -> ProviderCheck:
-    lines = tuple(_line(error) for error in errors)
-    hint = errors[0].hint if errors and isinstance(errors[0], HermesError) else ""
     return ProviderCheck(
         provider_name,
-        lines,
-        what=lines[0].removesuffix(f" ({hint})") if lines else "",
-        hint=hint,
+        tuple(Problem.of(error) for error in errors),
         warnings=tuple(warnings),
         traceback="".join("".join(traceback.format_exception(error)) for error in errors),
     )
-
-
-def _line(error: BaseException) -> str:
-    return str(error) if isinstance(error, HermesError) else f"{type(error).__name__}: {error}"

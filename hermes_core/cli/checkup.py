@@ -14,6 +14,7 @@ from hermes_core.checkup.deliveries import (
     ActiveProvider,
     DeliveryStatus,
     HookStatus,
+    Problem,
     writes,
 )
 from hermes_core.checkup.doctor import PROBLEM, Finding, run_doctor
@@ -31,6 +32,7 @@ from hermes_core.cli.output import (
     progress,
     say,
     say_field,
+    say_hint,
     say_text,
 )
 from hermes_core.cli.provider_list import as_json
@@ -78,6 +80,8 @@ def status_command(ctx: click.Context, json_wanted: bool) -> None:
 def _report(home: Path) -> tuple[dict[str, Any], str]:
     found = home_status(home)
     config, installed = found.config, found.installed
+    upgrade = interrupted(home)
+    warnings = [*found.warnings, *([Problem.of(upgrade)] if upgrade else [])]
     report = {
         "ok": not found.problems,
         "home": str(home),
@@ -87,8 +91,11 @@ def _report(home: Path) -> tuple[dict[str, Any], str]:
         "observers": list(config.observers),
         "redact": config.redacts,
         **_delivery_json(found.deliveries, installed.active),
-        "problems": list(found.problems),
-        "warnings": [*found.warnings, *(str(each) for each in [interrupted(home)] if each)],
+        "problems": [str(each) for each in found.problems],
+        "warnings": [str(each) for each in warnings],
+        # One for each of them: what to do about it, or "".
+        "problem_hints": [each.hint for each in found.problems],
+        "warning_hints": [each.hint for each in warnings],
     }
     return report, found.check.traceback
 
@@ -153,9 +160,14 @@ def _print_report(report: dict[str, Any]) -> None:
     else:
         _print_provider(provider)
     _print_deliveries(report)
-    for label in ("observers", "warnings", "problems"):
-        for line in report[label]:
-            say_field(label[:-1], paint(plain(line), "broken" if label == "problems" else ""))
+    for observer in report["observers"]:
+        say_field("observer", plain(observer))
+    for label, colour in (("warning", ""), ("problem", "broken")):
+        hints = report[f"{label}_hints"]
+        for line, hint in zip(report[f"{label}s"], hints, strict=True):
+            what = line.removesuffix(f" ({hint})") if hint else line
+            say_field(label, paint(plain(what), colour))
+            say_hint(hint, 11)
 
 
 def _print_provider(provider: dict[str, Any]) -> None:
@@ -305,7 +317,7 @@ def _print_finding(row: dict[str, Any]) -> None:
     detail = f": {plain(row['detail'])}" if row["detail"] else ""
     say(f"{paint(f'{mark:8}', colour)} {plain(row['check'])}{detail}", indent=9)
     if row["todo"] and row["state"] != "ok":
-        say(f"{'':9}hint: {plain(row['todo'])}", indent=15)
+        say_hint(row["todo"], 9)
 
 
 # -- explain -----------------------------------------------------------------------------------

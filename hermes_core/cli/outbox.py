@@ -34,6 +34,7 @@ from hermes_core.cli.output import (
     progress,
     say,
     say_field,
+    say_hint,
     say_text,
     size,
     span,
@@ -170,7 +171,8 @@ def _print_status(report: OutboxReport, active: ActiveProvider) -> None:
             say(f"  missed: {count} (the outbox was full; restore with `hermes-plugins outbox "
                 "backfill`)")  # fmt: skip
     for warning in outbox_warnings(report):
-        say_field("warning", plain(str(warning)))
+        say_field("warning", plain(warning.what))
+        say_hint(warning.hint, 11)
 
 
 def backlog_name(backlog: OutboxBacklog, active: ActiveProvider) -> str:

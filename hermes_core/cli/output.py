@@ -202,6 +202,12 @@ def say_field(label: str, value: str, width: int = 10) -> None:
         say(f"{label}: {value}" if not width else f"{label + ':':{width}} {value}")
 
 
+def say_hint(hint: str, indent: int) -> None:
+    """Print what to do about the problem above, if that is known."""
+    if hint:
+        say(f"{' ' * indent}hint: {plain(hint)}", indent=indent + len("hint: "))
+
+
 def wrapped(text: str, width: int, indent: int | None = None) -> list[str]:
     """Split a line at words so that each part fits the width.
 
@@ -306,14 +312,16 @@ def _one_line(text: str) -> str:
     return text.replace("\n", " ").replace("\t", " ").translate(_ESCAPES).strip()
 
 
-def warn(text: str) -> None:
-    """Print a warning on standard error."""
-    _say_error(f"warning: {plain(text)}")
+def warn(text: str, hint: str = "") -> None:
+    """Print a warning on standard error, and what to do about it, if that is known."""
+    note(f"warning: {text}", hint)
 
 
-def note(text: str) -> None:
-    """Print a remark on standard error: it is not what was asked for."""
+def note(text: str, hint: str = "") -> None:
+    """Print a remark on standard error, where it does not mix with what was asked for."""
     _say_error(plain(text))
+    if hint:
+        _say_error(f"hint: {plain(hint)}")
 
 
 def print_traceback(text: str) -> None:

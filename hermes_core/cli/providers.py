@@ -19,6 +19,7 @@ from hermes_core.cli.output import (
     progress,
     say,
     say_field,
+    say_hint,
     warn,
 )
 from hermes_core.cli.plugin_search import grade_of_installed, print_known
@@ -250,7 +251,8 @@ def enable_command(ctx: click.Context, name: str, force: bool, grants: tuple[str
     if info.problem and info.state == "broken":
         say(f"Its {info.problem}.")
     for problem in check.problems:
-        say(f"It does not work yet: {problem}")
+        say(f"It does not work yet: {plain(problem.what)}")
+        say_hint(problem.hint, 0)
     for warning in check.warnings:
         warn(warning)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from hermes_core.checkup.deliveries import Problem
 from hermes_core.checkup.selection import choice_of, grants_for, lock_entry
 from hermes_core.checkup.status import ProviderCheck, check_configured, set_field
 from hermes_core.cli.checkup import setting_text
@@ -475,8 +476,8 @@ def prove(config: Config, info: ProviderInfo) -> bool:
     if works:
         say(f"{info.name} is enabled and works.")
     about = "problem" if works else f"{info.name} is enabled, but does not work yet"
-    for problem in (*check.problems, *filter(None, [check.refused])):
-        note(f"{about}: {problem}")
+    for problem in (*check.problems, *([Problem(check.refused)] if check.refused else [])):
+        note(f"{about}: {problem.what}", problem.hint)
     return works
 
 
@@ -502,11 +503,11 @@ def show(ctx: click.Context, origin: bool, json_wanted: bool) -> None:
     rows = [*_own(config), *_of_provider(config, check)]
     unknown = check.problems if not check.provider_name and not check.settings else ()
     if json_wanted:
-        print_json(settings=rows, problems=list(unknown))
+        print_json(settings=rows, problems=[str(each) for each in unknown])
     else:
         _print_rows(rows, origin=origin)
     for problem in unknown:
-        warn(f"the provider's settings are unknown: {problem}")
+        warn(f"the provider's settings are unknown: {problem.what}", problem.hint)
     if unknown:
         ctx.exit(1)
 
@@ -622,7 +623,7 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
         return
     # The plugin may not be set up yet. The value is still valid, so this is only a warning.
     if saving.problems:
-        warn(f"{choice} could not be asked to save it: {saving.problems[0]}")
+        warn(f"{choice} could not be asked to save it: {saving.what}", saving.hint)
         return
     raise HermesError(
         next((each for each in saving.warnings if "save" in each), f"{choice} did not save it"),

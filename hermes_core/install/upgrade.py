@@ -294,7 +294,7 @@ def prove(config: Config, target: Target, new: str, *, started: bool) -> tuple[s
             f"{target.name} {new} does not load: {failed[0]}",
             hint=f"{target.version or 'the previous version'} is installed again",
         )
-    problems = [problem for each in loaded for problem in each.check.problems]
+    problems = [str(problem) for each in loaded for problem in each.check.problems]
     if active and loaded:
         choice = replace(loaded[0], choice=selection.choice)
         enable(load_config(config.home), choice)

@@ -46,10 +46,10 @@ def test_a_key_that_was_corrected_is_recognised_and_what_waits_is_said(home: Pat
     waiting(home, 2)
     before = stands(home, answers=False)
     assert "the key was refused" in before.failing
-    assert before.problems == (before.failing,)
+    assert before.problems == ((before.failing, "see: hermes-plugins log --failed"),)
     after = stands(home, answers=True)
     assert (after.failing, after.problems) == ("", ())
-    (warning,) = after.warnings
+    warning = str(*after.warnings)
     assert "the key was refused" in warning
     assert "It answers now: 2 writes still to deliver" in warning
     assert "hermes-plugins outbox retry" in warning
@@ -57,7 +57,7 @@ def test_a_key_that_was_corrected_is_recognised_and_what_waits_is_said(home: Pat
 
 def test_with_nothing_left_to_deliver_it_says_so(home: Path) -> None:
     logged(home, *[WRONG_KEY] * 3)
-    (warning,) = stands(home, answers=True).warnings
+    warning = str(*stands(home, answers=True).warnings)
     assert warning.endswith("It answers now: nothing is waiting")
 
 
@@ -66,7 +66,7 @@ def test_a_probe_that_only_reads_refutes_no_other_failure(home: Path, error: str
     logged(home, *[error] * 3)
     told = stands(home, answers=True)
     assert error in told.failing
-    assert told.problems == (told.failing,)
+    assert [each.what for each in told.problems] == [told.failing]
 
 
 def test_an_agents_end_is_not_the_cause_if_there_is_another(home: Path) -> None:

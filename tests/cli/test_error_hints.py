@@ -100,7 +100,7 @@ def test_status_says_where_to_correct_the_config(machine):
     machine.write_config(TWO_MISTAKES)
     result = machine.run("status")
     assert result.out.count("problem:") == 2
-    assert result.out.count(f"(correct {machine.home / 'config.yaml'})") == 1
+    assert result.out.count(f"hint: correct {machine.home / 'config.yaml'}\n") == 1
 
 
 def test_doctor_reports_each_mistake_of_the_config_once(machine):

@@ -91,6 +91,19 @@ def test_a_provider_that_was_enabled_and_is_gone_says_how_to_get_it_back(machine
     assert problem.endswith("(put its folder back, or run: hermes-plugins disable)")
 
 
+def test_what_to_do_about_a_problem_is_a_hint_on_the_next_line(machine):
+    machine.install("alphabet")
+    machine.write_config("memory: {provider: alpha}\n")
+    lines = machine.run("status").lines
+    problem = lines.index("problem:   no memory provider 'alpha' is installed")
+    hint = "did you mean alphabet?"
+    assert lines[problem + 1] == f"{'':11}hint: {hint}"
+    report = machine.json("status", code=1)
+    assert report["problems"] == [f"no memory provider 'alpha' is installed ({hint})"]
+    assert report["problem_hints"] == [hint]
+    assert len(report["warning_hints"]) == len(report["warnings"])
+
+
 def test_ours_that_was_enabled_and_is_gone_says_how_to_get_it_back(machine):
     machine.install("honcho", distribution="hermes-memory-honcho")
     machine.run("enable", "honcho").done()
