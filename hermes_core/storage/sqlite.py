@@ -41,6 +41,7 @@ from hermes_core.storage.sqlite_connection import (
     error_code,
     free_name,
     is_damage,
+    is_not_a_database,
     is_unwritable,
     open_database,
     open_read_only,
@@ -77,6 +78,7 @@ class SqliteFile:
         keep_all_damaged: Whether each damaged file gets its own name
             (``outbox.db.damaged-DATE``), or the last one replaces the others (``.damaged``).
         damage_hint: What to do about a damaged file.
+        foreign_hint: The same if it is not a database at all; by default ``damage_hint``.
         on_new_file: Called under the lock after the file in use was replaced: with the name that
             the damaged one has now, or with "" if somebody moved or removed it.
 
@@ -97,6 +99,7 @@ class SqliteFile:
         set_aside: bool = False,
         keep_all_damaged: bool = True,
         damage_hint: str = "",
+        foreign_hint: str = "",
         on_new_file: Callable[[str], None] | None = None,
     ) -> None:
         self.path = path
@@ -116,6 +119,7 @@ class SqliteFile:
         self._sets_aside = set_aside
         self._keeps_all = keep_all_damaged
         self._damage_hint = damage_hint
+        self._foreign_hint = foreign_hint or damage_hint
         self._on_new_file = on_new_file
         # Whoever needs both locks takes the writer's first.
         self._reader_lock = threading.RLock() if separate_reader else self.lock
@@ -357,6 +361,8 @@ class SqliteFile:
     def _hint(self, error: BaseException) -> str:
         if is_frozen(error):
             return "restart the agent"
+        if is_not_a_database(error):
+            return self._foreign_hint
         return self._damage_hint if is_damage(error) else HINTS.get(error_code(error), "")
 
     # -- damage ----------------------------------------------------------------------------

@@ -122,6 +122,11 @@ def is_damage(error: BaseException) -> bool:
     return error_code(error) in _DAMAGE
 
 
+def is_not_a_database(error: BaseException) -> bool:
+    """Whether the file is something else, or has lost even its first bytes."""
+    return error_code(error) == sqlite3.SQLITE_NOTADB
+
+
 def is_unwritable(error: BaseException) -> bool:
     """Whether nothing can be written: not allowed, a read-only or full disk, or one that fails."""
     return error_code(error) in _UNWRITABLE

@@ -380,6 +380,41 @@ def test_repair_of_a_sound_archive_changes_nothing(large: Path, tmp_path: Path) 
     assert [each.name for each in tmp_path.iterdir()] == ["state.db"]
 
 
+def hinted(machine, *words: str) -> list[list[str]]:
+    """The commands that a command's hint says to run."""
+    result = machine.run(*words)
+    hints = [line.partition("hint: ")[2] for line in (result.out + result.err).splitlines()]
+    return [each.removeprefix("run: hermes-plugins ").split() for each in hints if "run: " in each]
+
+
+@pytest.mark.parametrize("first", ["status", "doctor", "sessions list", "sessions check"])
+def test_the_hint_about_a_schema_that_is_gone_leads_to_a_new_archive(
+    first: str, small: Path, machine
+) -> None:
+    path = changed(small, machine.home / "state.db", (100, b"\xff" * 2000))
+    assert hinted(machine, *first.split()) == [["sessions", "repair"]]
+    result = machine.run("sessions", "repair").done()
+    assert f"a copy of the damaged file is {path}.damaged" in result.out
+    assert machine.run("sessions", "list").err == "There are no conversations yet.\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "doctor", "sessions list", "sessions check", "sessions repair"]
+)
+def test_a_file_that_is_no_database_any_more_is_to_be_moved_away(
+    command: str, small: Path, machine
+) -> None:
+    path = changed(small, machine.home / "state.db", (0, b"x" * 20))
+    before = path.read_bytes()
+    result = machine.run(*command.split())
+    hint = "hint: it was not changed; move it away to start a new archive"
+    assert hint in [line.strip() for line in (result.out + result.err).splitlines()]
+    assert path.read_bytes() == before
+    path.rename(path.with_name("moved.db"))
+    machine.run(*command.split())
+    machine.run("sessions", "check").done()
+
+
 def test_a_file_that_is_set_aside_takes_its_own_journal_along(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     path.write_text("what is left")

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions.archive import Archive, NewMessage, SessionFacts, content_text
 from hermes_builtin.sessions.sqlite import ARCHIVE_ID
+from hermes_builtin.sessions.sqlite.database import FOREIGN_HINT, REPAIR_HINT
 from hermes_core.errors import DatabaseError
-from hermes_core.storage.sqlite_connection import read_only
+from hermes_core.storage.sqlite_connection import is_not_a_database, read_only
 
 # -- Which file is the archive: ``state.db``, unless hermes-agent has it already ----------------
 #
@@ -90,7 +91,7 @@ def _look(path: Path) -> tuple[int, frozenset[str]]:
         raise DatabaseError(
             f"is not a readable archive: {error}",
             where=str(path),
-            hint="it was not changed; run: hermes-plugins sessions repair",
+            hint=FOREIGN_HINT if is_not_a_database(error) else REPAIR_HINT,
         ) from error
 
 

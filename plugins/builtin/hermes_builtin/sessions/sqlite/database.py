@@ -15,7 +15,6 @@ from hermes_core.storage.sqlite import SqliteFile
 from hermes_core.storage.sqlite_connection import (
     WAIT_SECONDS,
     Schema,
-    error_code,
     is_damage,
     transaction,
 )
@@ -316,6 +315,12 @@ _CACHE_KIB: Final = 32_000
 #: The upper pages of index and tables stay in memory from one search to the next.
 _READING_CACHE_KIB: Final = 16_000
 
+#: What to do about a damaged archive.
+REPAIR_HINT: Final = "run: hermes-plugins sessions repair"
+#: What to do about a file that is something else, or has lost even its first bytes: neither our
+#: repair nor SQLite's shell can read it, and it may be somebody's.
+FOREIGN_HINT: Final = "it was not changed; move it away to start a new archive"
+
 
 def json_list(numbers: Iterable[int]) -> str:
     """Numbers as a parameter for ``json_each``: SQLite limits the number of parameters."""
@@ -332,7 +337,8 @@ def archive_file(path: Path, *, durable: bool = False) -> SqliteFile:
         pragmas={"wal_autocheckpoint": _CHECKPOINT_PAGES, "cache_size": -_CACHE_KIB},
         reader_pragmas={"cache_size": -_READING_CACHE_KIB},
         on_open=update_views,
-        damage_hint="run: hermes-plugins sessions check",
+        damage_hint=REPAIR_HINT,
+        foreign_hint=FOREIGN_HINT,
     )
 
 
@@ -341,8 +347,3 @@ def checkpoint(file: SqliteFile) -> None:
     with file.writing() as database:
         database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         update_views(database)  # hermes-agent may have started while this process has the file open
-
-
-def is_not_a_database(error: BaseException) -> bool:
-    """Whether the file is something else, or has lost even its first bytes."""
-    return error_code(error) == sqlite3.SQLITE_NOTADB

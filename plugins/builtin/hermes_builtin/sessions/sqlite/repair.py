@@ -31,14 +31,19 @@ from hermes_builtin.sessions.numbers import (
 )
 from hermes_builtin.sessions.query import Query, Term
 from hermes_builtin.sessions.search import Search
-from hermes_builtin.sessions.sqlite.database import ARCHIVE, archive_file, is_not_a_database
+from hermes_builtin.sessions.sqlite.database import ARCHIVE, archive_file
 from hermes_builtin.sessions.sqlite.maintenance import copy_of, index_is_marked, rebuild, totals_of
 from hermes_builtin.sessions.sqlite.search import SqliteSource
 from hermes_builtin.sessions.sqlite.tables import Sessions, checksum, session_checksum
-from hermes_core.errors import DatabaseError, ForeignDatabase
+from hermes_core.errors import DatabaseError
 from hermes_core.storage.files import sync_folder
 from hermes_core.storage.sqlite import SqliteFile
-from hermes_core.storage.sqlite_connection import is_damage, is_unwritable, open_database
+from hermes_core.storage.sqlite_connection import (
+    is_damage,
+    is_not_a_database,
+    is_unwritable,
+    open_database,
+)
 
 # -- Is the archive whole? Asked of SQLite, of the messages, and by the tool's own queries ------
 
@@ -241,13 +246,14 @@ _UNKNOWN_PLACES: Final = 4096
 
 def repair(file: SqliteFile, progress: Progress | None = None) -> dict[str, Any]:
     """Make it whole again; says what was done."""
+    if not _can_be_opened(file):
+        aside = _set_aside(file)
+        recover = recover_command(aside)
+        return {"problems": 1, "copy": str(aside), "lost": None, "recover": recover}
     problems = check(file)
     if not problems:
         return {"problems": 0, "copy": "", "lost": 0, "recover": ""}
     done: dict[str, Any] = {"problems": len(problems), "recover": ""}
-    if not _can_be_opened(file):
-        aside = _set_aside(file)
-        return {**done, "copy": str(aside), "lost": None, "recover": recover_command(aside)}
     # Before anything is changed. If the repair fails, or finds less than SQLite's shell would,
     # everything is still there.
     copy = _verified_copy(file)
@@ -281,19 +287,14 @@ def _can_be_opened(file: SqliteFile) -> bool:
 
     Raises:
         ForeignDatabase: There is, and it is somebody else's.
+        DatabaseError: It is not damaged, or not a database at all.
     """
     try:
         with file.reading():
             return True
-    except ForeignDatabase:
-        raise
     except DatabaseError as error:
         if not is_damage(error) or is_not_a_database(error):
-            raise DatabaseError(
-                error.what,
-                where=error.where,
-                hint="it was not changed; move it away to start a new archive",
-            ) from error
+            raise
         return False
 
 
