@@ -360,6 +360,11 @@ class CallFile:
             self._on_new_file(damaged)
 
 
+def damage_hint(home: Path) -> str:
+    """What to do about a log that can't be read."""
+    return f"remove it, it is only a log: {path_of(home)}"
+
+
 def forget_calls(
     home: Path, matches: Callable[[str], bool], sessions: Collection[str], *, delete: bool
 ) -> int:
@@ -374,7 +379,7 @@ def forget_calls(
     if not path.exists():
         return 0
     wanted = {one_line(name[:_NAME_CHARACTERS]) for name in sessions}
-    file = SqliteFile(path, SCHEMA)
+    file = SqliteFile(path, SCHEMA, damage_hint=damage_hint(home))
 
     def work(database: sqlite3.Connection) -> int:
         rows = database.execute("SELECT id, session, error FROM calls").fetchall()

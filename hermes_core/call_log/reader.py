@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hermes_core.call_log.log import MAX_ROWS, SCHEMA, LoggedCall, path_of
+from hermes_core.call_log.log import MAX_ROWS, SCHEMA, LoggedCall, damage_hint, path_of
 from hermes_core.errors import one_line
 from hermes_core.storage.sqlite import SqliteFile
 
@@ -212,6 +212,7 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
 @contextmanager
 def _reading(home: Path) -> Iterator[sqlite3.Connection]:
     """A connection that only reads. It needs no permission to write, and creates no file."""
-    file = SqliteFile(path_of(home), SCHEMA, separate_reader=True)
+    path, hint = path_of(home), damage_hint(home)
+    file = SqliteFile(path, SCHEMA, separate_reader=True, damage_hint=hint)
     with closing(file), file.reading() as database:
         yield database

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hermes_core.call_log import hook_health, path_of
+from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.checkup.deliveries import (
     RETRY,
@@ -366,8 +366,7 @@ def _calls(config: Config, active: ActiveProvider, *, answers: bool) -> Iterator
         calls = sum(each.calls for each in hook_health(config.home, since=now - _DAY))
         fails = writes_fail(config, active, now)
     except DatabaseError as error:
-        todo = f"remove it, it is only a log: {path_of(config.home)}"
-        yield Finding("call log", WARNING, error.what, todo)
+        yield Finding("call log", WARNING, error.what, error.hint)
         return
     if fails:
         state = _state(fails, answers=answers)

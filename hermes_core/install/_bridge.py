@@ -165,19 +165,25 @@ def _entry_point(info: ProviderInfo) -> str:
     where = f"plugin {info.name}"
     if info.source == BUILTIN:
         raise InstallError(
-            "needs no bridge: hermes-agent has its own notes and conversations", where=where
+            "needs no bridge: hermes-agent has its own notes and conversations",
+            where=where,
+            hint="to see the other plugins, run: hermes-plugins list",
         )
     if not info.distribution:
         raise InstallError(
-            "needs no bridge: hermes-agent finds directory plugins itself", where=where
+            "needs no bridge: hermes-agent finds directory plugins itself",
+            where=where,
+            hint=f"to use it in hermes-agent, run: hermes memory setup {info.name}",
         )
     if not _NAME.fullmatch(info.name) or not _PROJECT.fullmatch(info.distribution):
-        raise InstallError("its name can't be the name of a folder", where=where)
+        what = "its name can't be the name of a folder"
+        raise InstallError(what, where=where, hint="report it to its author")
     if info.entry_point:
         # Without extras and blanks: "module:object".
         return "".join(info.entry_point.partition("[")[0].split())
     if info.directory is None or info.location is None:
-        raise InstallError("can't be found on the disk", where=where)
+        hint = f"install it again: hermes-plugins install {info.distribution}"
+        raise InstallError("can't be found on the disk", where=where, hint=hint)
     if not info.directory.is_relative_to(info.location):
         raise InstallError(
             f"is outside of the installed packages, in {info.directory}",

@@ -15,6 +15,7 @@ from hermes_core.install.index import PluginIndexError
 
 _SECONDS: Final = 30.0
 _CHUNK: Final = 65_536
+_CHECK: Final = "check the address"
 
 
 def download(url: str, limit: int) -> bytes:
@@ -34,11 +35,12 @@ def download(url: str, limit: int) -> bytes:
     except urllib.error.HTTPError as error:
         error.close()
         raise PluginIndexError(
-            f"the server answered {error.code} {error.reason}", where=url
+            f"the server answered {error.code} {error.reason}", where=url, hint=_CHECK
         ) from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise PluginIndexError(f"is unreachable: {reason}", where=url) from None
+        hint = f"{_CHECK} and your connection"
+        raise PluginIndexError(f"is unreachable: {reason}", where=url, hint=hint) from None
 
 
 def _read(answer: IO[bytes], limit: int, url: str) -> bytes:
@@ -48,9 +50,10 @@ def _read(answer: IO[bytes], limit: int, url: str) -> bytes:
     while chunk := answer.read(_CHUNK):
         content += chunk
         if len(content) > limit:
-            raise PluginIndexError(f"has more than {limit:,} bytes", where=url)
+            raise PluginIndexError(f"has more than {limit:,} bytes", where=url, hint=_CHECK)
         if monotonic() > end:
-            raise PluginIndexError(f"takes longer than {_SECONDS:.0f} s", where=url)
+            hint = "try again later, or download it and name the file"
+            raise PluginIndexError(f"takes longer than {_SECONDS:.0f} s", where=url, hint=hint)
     return content
 
 
@@ -73,7 +76,7 @@ class _SecureRedirects(urllib.request.HTTPRedirectHandler):
         _refuse_insecure(newurl, self._url)
         # Nobody on the network may lead us to a server on this machine.
         if urlsplit(newurl).scheme == "http" and urlsplit(self._url).scheme == "https":
-            raise PluginIndexError(f"leads to {newurl}", where=self._url)
+            raise PluginIndexError(f"leads to {newurl}", where=self._url, hint=_CHECK)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

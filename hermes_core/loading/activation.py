@@ -259,10 +259,10 @@ def _require_packages(info: ProviderInfo) -> None:
     hermes-agent installs such packages when they are first used, so a plugin may say that it is
     available without them, and then drop every turn. One that pip installed has what it needs.
     """
-    lacks = missing_packages(info) if info.directory is not None and not info.distribution else []
-    if lacks:
+    lacks = missing_packages(info) if info.directory is not None and not info.distribution else None
+    if lacks is not None:
         raise ProviderUnavailableError(
-            f"is not available: {'; '.join(lacks)}", where=f"plugin {info.name}"
+            f"is not available: {lacks.what}", where=f"plugin {info.name}", hint=lacks.hint
         )
 
 
@@ -373,11 +373,15 @@ def require_available(info: ProviderInfo, provider: MemoryProvider, deadlines: D
                 hint="This is a bug in the plugin. Please report it to its author.",
             ) from outcome.error
         # The plugin's own words first; what its plugin.yaml declares is a guess about the cause.
-        reason = single.call("unavailable_reason").value or "; ".join(missing_needs(info))
+        reason = single.call("unavailable_reason").value
+    lacks = None if reason else missing_needs(info)
+    hint = "see its documentation for what it needs: credentials, a server, a setting"
+    if lacks is not None:
+        reason, hint = lacks.what, lacks.hint or hint
     raise ProviderUnavailableError(
         f"is not available: {reason or 'the plugin returned no reason'}",
         where=f"plugin {info.name}",
-        hint="see its documentation for what it needs: credentials, a server, a setting",
+        hint=hint,
     )
 
 

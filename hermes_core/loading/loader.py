@@ -48,6 +48,7 @@ from hermes_core.loading.compat import (
 from hermes_core.loading.context import PluginContext, PluginManifest, counted
 from hermes_core.loading.modules import import_directory, import_value
 from hermes_core.loading.pinned import pin_imports
+from hermes_core.loading.requirements import missing_packages
 from hermes_core.provider import BUILTIN, REQUIRED_MEMBERS, MemoryProvider
 from hermes_core.storage.home import resolve_home
 
@@ -229,7 +230,7 @@ class _LoadSteps:
             what = f"not finished after {self._deadline:g} s"
         else:
             what = clash_of(error) or describe(_cause(error) or error)
-        return _failure(self._info, self._progress, what, _hint(error))
+        return _failure(self._info, self._progress, what, _hint(error, self._info))
 
 
 def _manifest(info: ProviderInfo) -> PluginManifest:
@@ -295,11 +296,14 @@ def _failure(
     )
 
 
-def _hint(error: Exception) -> str:
+def _hint(error: Exception, info: ProviderInfo) -> str:
     if clash_of(error):
         return "rename that module, or run the agent from another folder"
     if isinstance(error, ModuleNotFoundError) and error.name:
-        return f"the module {error.name} is not installed"
+        if lacks := missing_packages(info):
+            return lacks.hint
+        top = error.name.partition(".")[0]
+        return f"install the package that contains it, usually: pip install {top}"
     return ""
 
 

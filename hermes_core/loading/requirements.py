@@ -6,7 +6,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_core.discovery import ProviderInfo, manifest_of
 
@@ -37,17 +37,26 @@ def applicable_requirements(texts: Iterable[object]) -> tuple[list[Requirement],
     return found, invalid
 
 
-def missing_packages(info: ProviderInfo) -> list[str]:
-    """Return the declared packages that are not installed, each with the command to install it."""
+class Lack(NamedTuple):
+    """Something that a plugin declares and this machine lacks, and how to get it, if known."""
+
+    what: str
+    hint: str = ""
+
+
+def missing_packages(info: ProviderInfo) -> Lack | None:
+    """Return the declared packages that are not installed, with the command to install them."""
     declared = _listed(manifest_of(info), "pip_dependencies")
-    if not declared:
-        return []
-    return [
-        f"the package {each.name} is not installed: pip install {_quoted(each)}"
-        # Invalid requirements are left to `doctor`, which lists them.
-        for each in applicable_requirements(declared)[0]
+    # Invalid requirements are left to `doctor`, which lists them.
+    missing = [
+        each
+        for each in (applicable_requirements(declared)[0] if declared else ())
         if not _is_installed(each.name)
     ]
+    if not missing:
+        return None
+    what = "; ".join(f"the package {each.name} is not installed" for each in missing)
+    return Lack(what, f"run: pip install {' '.join(map(_quoted, missing))}")
 
 
 def _quoted(requirement: Requirement) -> str:
@@ -57,12 +66,13 @@ def _quoted(requirement: Requirement) -> str:
     return shlex.quote(f"{requirement.name}{extras}{place}")
 
 
-def missing_needs(info: ProviderInfo) -> list[str]:
+def missing_needs(info: ProviderInfo) -> Lack | None:
     """Return all that a plugin.yaml declares and this machine lacks."""
-    manifest = manifest_of(info)
+    manifest, packages = manifest_of(info), missing_packages(info)
     programs = _missing_programs(_listed(manifest, "external_dependencies"))
     variables = _missing_variables(_listed(manifest, "requires_env"))
-    return [*missing_packages(info), *programs, *variables]
+    found = [*([packages.what] if packages else []), *programs, *variables]
+    return Lack("; ".join(found), packages.hint if packages else "") if found else None
 
 
 def _listed(manifest: Mapping[str, Any], key: str) -> list[Any]:

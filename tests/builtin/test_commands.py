@@ -71,7 +71,7 @@ def test_json_says_what_was_done(machine: Machine) -> None:
 def test_what_can_not_be_done_is_one_line_on_stderr(machine: Machine) -> None:
     write_notes(machine.home, "likes tea\n§\nlikes coffee")
     for arguments, cause in (
-        (("add", ""), "content"),
+        (("add", ""), "is empty"),
         (("add", "x" * 5000), "2,200"),
         (("replace", "cocoa", "x"), "cocoa"),
         (("replace", "likes", "x"), "likes tea; likes coffee"),
@@ -112,7 +112,7 @@ def test_a_text_may_come_from_standard_input(machine: Machine) -> None:
     assert stored(machine.home) == ["one line"]
     empty = fed(machine, b"", "add", "-")
     assert empty.returncode == 1
-    assert b"content" in empty.stderr
+    assert b"the note is empty" in empty.stderr
 
 
 def test_standard_input_that_is_no_text_is_one_clear_line(machine: Machine) -> None:

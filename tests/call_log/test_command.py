@@ -150,6 +150,7 @@ def test_a_damaged_log_is_one_line_with_its_path(machine):
     line = machine.run("log").failed()
     assert str(path_of(machine.home)) in line
     assert "file is not a database" in line
+    assert line.endswith(f"hint: remove it, it is only a log: {path_of(machine.home)}")
 
 
 HEADER = ["TIME", "PROVIDER", "HOOK", "OUTCOME", "TOOK", "BYTES", "ERROR"]

@@ -249,7 +249,7 @@ def test_supermemory_without_its_sdk_says_what_to_install(release, home, monkeyp
     place = Place({"SUPERMEMORY_API_KEY": "made-up"}, bool)
     manager = manager_of(home, place, monkeypatch)
     (problem,) = manager.problems
-    assert "the package supermemory is not installed: pip install supermemory" in str(problem)
+    assert "the package supermemory is not installed (run: pip install supermemory)" in str(problem)
     assert refused == []
     manager.shutdown_all()
 

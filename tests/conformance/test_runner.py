@@ -81,7 +81,7 @@ def test_sys_exit_in_a_plugin_is_an_exception_like_any_other(plugin):
         ("import os; os._exit(7)", "exit code 7"),
         ("import time; time.sleep(60)", "not finished after 1 s"),
         (HOLD, "it did not end"),
-        ("import no_such_module_x", "no_such_module_x is not installed"),
+        ("import no_such_module_x", "usually: pip install no_such_module_x"),
     ],
 )
 def test_a_plugin_that_can_not_be_loaded_is_told_with_its_cause(plugin, top, said):

@@ -30,13 +30,13 @@ def test_without_a_reason_of_its_own_the_reason_is_what_it_lacks(home):
     manager = MemoryManager.from_config(home)
     (problem,) = manager.problems
     assert problem.what == (
-        "is not available: the package no-such-library is not installed: "
-        "pip install 'no-such-library>=2'; "
+        "is not available: the package no-such-library is not installed; "
         "the program no-such-program is not on the PATH; "
         "its plugin.yaml says: apt install brew-tea; "
         "the program no-other-program is not on the PATH; "
         "the variable NO_SUCH_VARIABLE is not set; the variable NO_OTHER_VARIABLE is not set"
     )
+    assert problem.hint == "run: pip install 'no-such-library>=2'"
     manager.shutdown_all()
 
 
@@ -53,9 +53,7 @@ def test_one_that_says_it_is_available_is_not_without_its_packages(home):
     add_directory(home, "acme", provider_source("acme"), MANIFEST)
     manager = MemoryManager.from_config(home)
     (problem,) = manager.problems
-    assert problem.what == (
-        "is not available: the package no-such-library is not installed: "
-        "pip install 'no-such-library>=2'"
-    )
+    assert problem.what == "is not available: the package no-such-library is not installed"
+    assert problem.hint == "run: pip install 'no-such-library>=2'"
     assert [each.name for each in manager.providers] == ["builtin"]
     manager.shutdown_all()

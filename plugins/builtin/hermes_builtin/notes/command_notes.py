@@ -100,5 +100,5 @@ class RejectedError(HermesError):
     """A change that can't be made, with what there is to choose from."""
 
     def __init__(self, refused: RefusalError) -> None:
-        hint = "; ".join(previews(refused.matches)) or (SHOW_HINT if refused.current else "")
-        super().__init__(refused.text, hint=hint)
+        entries = "; ".join(previews(refused.matches)) or (SHOW_HINT if refused.current else "")
+        super().__init__(refused.what or refused.text, hint=refused.hint or entries)

@@ -29,14 +29,25 @@ class RefusalError(Exception):
     """An operation can't be carried out on the entries as they are.
 
     ``current`` says that whoever asked must see the entries to choose; ``matches`` are the
-    entries among which, where there are several.
+    entries among which, where there are several. ``text`` is written for the model; ``what`` and
+    ``hint`` say it to a person at the command line, if that needs other words.
     """
 
-    def __init__(self, text: str, *, current: bool = False, matches: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        current: bool = False,
+        matches: tuple[str, ...] = (),
+        what: str = "",
+        hint: str = "",
+    ) -> None:
         super().__init__(text)
         self.text = text
         self.current = current
         self.matches = matches
+        self.what = what
+        self.hint = hint
 
 
 # -- The notes as text: entries with a line between them that holds nothing but ``§`` -----------
@@ -214,7 +225,13 @@ def operation(action: Any, content: Any, old_text: Any) -> Operation:
         raise RefusalError(f"Unknown action {shown(action)}. Use add, replace or remove.")
     new, old = _text(content, "content"), _text(old_text, "old_text")
     if action in ("add", "replace") and not new:
-        raise RefusalError(f"content is required for {action}.")
+        raise RefusalError(
+            f"content is required for {action}.",
+            what="the text of the note is empty",
+            hint='name it, for example: hermes-plugins memory add "likes tea"'
+            if action == "add"
+            else "to remove a note: hermes-plugins memory remove OLD",
+        )
     if action in ("replace", "remove") and not old:
         raise RefusalError(
             f"old_text is required for {action}: pass a part that only this entry has.",

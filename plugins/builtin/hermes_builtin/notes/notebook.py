@@ -155,6 +155,9 @@ class Notebook:
                     f"{which}This entry alone has {len(wanted.content):,} characters, and all of "
                     f"{FILES[self.target]} may have {self.limit:,}. Save the gist of it.",
                     current=True,
+                    what=f"{which}the note has {len(wanted.content):,} characters, and all of "
+                    f"{FILES[self.target]} may have {self.limit:,}",
+                    hint="shorten it",
                 )
             # First, since the guard stores what it refuses.
             self._refuse_secret(wanted.content, which)
@@ -165,7 +168,10 @@ class Notebook:
                 raise RefusalError(
                     f"{which}Not saved: this looks like an attempt to command the model "
                     f"({finding}). {finding.advice} If the user wants this note as it is, they "
-                    f"can run: hermes-plugins memory allow {name}"
+                    f"can run: hermes-plugins memory allow {name}",
+                    what=f"{which}not saved: this looks like an attempt to command the model "
+                    f"({finding})",
+                    hint=f"to save it as it is, run: hermes-plugins memory allow {name}",
                 )
 
     def _refuse_secret(self, content: str, which: str = "") -> None:
@@ -174,7 +180,10 @@ class Notebook:
             raise RefusalError(
                 f"{which}Not saved: this contains a secret ({secret.detail}), and notes are part "
                 "of every system prompt. Save the note without it. The user can store the secret "
-                "with: hermes-plugins secrets set"
+                "with: hermes-plugins secrets set",
+                what=f"{which}not saved: this contains a secret ({secret.detail}), and notes are "
+                "part of every system prompt",
+                hint="save the note without it; to store it: hermes-plugins secrets set VARIABLE",
             )
 
     def prepare(self) -> None:
@@ -352,7 +361,7 @@ class Notebook:
             page = self._page(entries)
             # A notebook that is over its cap may still shrink: only growth is refused.
             if len(text) > page.length:
-                raise RefusalError(_full(page, len(text)), current=True)
+                raise _full(page, len(text))
         change = Change(self.key, author.who, action, author.session, before, text)
         steps, origins = self._with_origins(steps, action, author)
         durable = self._make(change, changed, origins)
@@ -470,9 +479,15 @@ def _surplus(entries: Sequence[str], other: Sequence[str]) -> list[str]:
     return found
 
 
-def _full(before: Page, length: int) -> str:
-    return (
+def _full(before: Page, length: int) -> RefusalError:
+    full = (
         f"The notebook is full: {before.length:,} of {before.limit:,} characters are used, and "
-        f"this would make {length:,}. Consolidate: in one call with operations, remove or "
-        "shorten what is outdated or said twice, and add the new entry."
+        f"this would make {length:,}"
+    )
+    return RefusalError(
+        f"{full}. Consolidate: in one call with operations, remove or shorten what is outdated or "
+        "said twice, and add the new entry.",
+        current=True,
+        what=full,
+        hint="remove or shorten what is outdated: hermes-plugins memory edit",
     )
