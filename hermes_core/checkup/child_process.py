@@ -24,7 +24,7 @@ from time import monotonic
 from typing import IO, Any, Final, Generic, NoReturn, TypeVar
 
 from hermes_core.config import Config
-from hermes_core.errors import describe
+from hermes_core.errors import HermesError, describe, one_line
 from hermes_core.loading.activation import deadlines_of
 from hermes_core.privacy import without_secrets
 from hermes_core.provider import BUILTIN
@@ -55,10 +55,19 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ChildResults(Generic[Result]):
-    """What a function in a child process yielded, and why it did not reach its end, if so."""
+    """What a function in a child process yielded, and why it did not reach its end, if so.
+
+    ``problem`` ends with the hint, if there is one.
+    """
 
     results: tuple[Result, ...] = ()
     problem: str = ""
+    hint: str = ""
+
+    def error(self, hint: str = "") -> HermesError:
+        """The problem as an error, with its hint, or else with this one."""
+        what = self.problem.removesuffix(f" ({self.hint})") if self.hint else self.problem
+        return HermesError(what, hint=self.hint or hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,7 @@ class _LastLine:
     """
 
     problem: str = ""
+    hint: str = ""
     outages: tuple[Outage, ...] = ()
 
 
@@ -108,7 +118,7 @@ def run_plugin_code(
     # call os._exit(0).
     if results and isinstance(results[-1], _LastLine):
         note_outages(results[-1].outages)
-        return ChildResults(tuple(results[:-1]), results[-1].problem)
+        return ChildResults(tuple(results[:-1]), results[-1].problem, results[-1].hint)
     ended = f"ended the process that loaded it (exit code {code})"
     problem = f"no result after {limit:g} s" if code is None else ended
     return ChildResults(tuple(results), f"{what}: {problem}")
@@ -189,7 +199,8 @@ def _write_results(
                     writer.write(each)
                 writer.write(_LastLine(outages=known_outages()))
             except BaseException as error:  # noqa: BLE001 - the file is the only way to report it
-                writer.write(_LastLine(describe(error), known_outages()))
+                hint = one_line(error.hint) if isinstance(error, HermesError) else ""
+                writer.write(_LastLine(describe(error), hint, known_outages()))
     os._exit(0)  # does not wait for a plugin's threads
 
 

@@ -86,7 +86,9 @@ def retry(config: Config, number: int = 0) -> ChildResults[StreamReport]:
         if admin.entries(store, limit=1):  # creates no file where there is none
             admin.retry(store, number)
         if not store.waiting_streams():
-            return ChildResults((), store.problem)  # nothing, or nothing that can be read
+            if store.problem is None:
+                return ChildResults()
+            return ChildResults((), str(store.problem), store.problem.hint)
         deadlines = deadlines_of(config)
         seconds = deadlines.initialize + deadlines.write + deadlines.shutdown + _SLACK_SECONDS
         stream = admin.entry(store, number).stream if number else 0
@@ -267,6 +269,6 @@ def backfill(home: Path, since: float | None) -> Iterator[BackfillResult]:
         done = done._replace(added=added.added, known=added.known, no_room=added.no_room)
     store.close()
     # The damaged file was set aside, and with it the list of what was missed: only --since helps.
-    if store.problem and since is None:
-        raise HermesError(store.problem, hint="run: hermes-plugins outbox backfill --since DATE")
+    if store.problem is not None and since is None:
+        raise store.problem
     yield done

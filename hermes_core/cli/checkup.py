@@ -343,7 +343,7 @@ def explain_command(
     with progress("Asking the memory providers"):
         done = explain(config, question, session=session, user=user)
     if not done.results:
-        raise HermesError(done.problem)
+        raise done.error()
     (result,) = done.results
     row = asdict(result)
     problems = [*row["problems"], *([done.problem] if done.problem else [])]

@@ -331,7 +331,7 @@ def retry_command(ctx: click.Context, number: int | None, json_wanted: bool) -> 
         _print_stream(row)
     if done.problem and not json_wanted:
         # After the rows: what was delivered before the failure is shown.
-        raise HermesError(done.problem, hint="the writes stay in the outbox")
+        raise done.error("the writes stay in the outbox")
     if done.problem or any(row.waiting or row.skipped or row.failed for row in rows):
         ctx.exit(1)
 
@@ -412,7 +412,7 @@ def backfill_command(ctx: click.Context, since: float | None, json_wanted: bool)
     with progress("Restoring writes from the archive"):
         done = fill_gaps(config, since)
     if done.problem:
-        raise HermesError(done.problem)
+        raise done.error()
     # Exactly one, since there was no problem.
     (result,) = done.results
     row = _backfill_as_json(result)

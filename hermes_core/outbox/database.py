@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from hermes_core.errors import DatabaseError
 from hermes_core.outbox.records import StreamKey
 from hermes_core.storage.sql import Connection
 
@@ -23,7 +24,7 @@ class OutboxDatabase(Protocol):
         replacements: How often another file took the place of the one in use: numbers of rows mean
             others then.
         place: Where it is, for people.
-        problem: What happened to it, as a warning for people; "" if nothing did.
+        problem: What happened to it, and what to do about it; None if nothing did.
         locked: Ends a query whose rows nobody else may change until the transaction ends.
         skip_locked: The same, but rows that somebody else has locked are left out.
         now: The time by which claims expire, with one value: an injected time.
@@ -32,7 +33,7 @@ class OutboxDatabase(Protocol):
 
     replacements: int
     place: str
-    problem: str
+    problem: DatabaseError | None
     locked: str
     skip_locked: str
     now: str

@@ -18,6 +18,7 @@ from hashlib import sha256
 from time import monotonic, time  # bound before a plugin can replace it
 from typing import Final, TypeVar
 
+from hermes_core.errors import DatabaseError
 from hermes_core.outbox.records import USED, StreamKey
 from hermes_core.storage.postgres import (
     FOR_NOBODY,
@@ -109,7 +110,7 @@ class PostgresOutbox:
     damaged = ()
     #: Numbers of rows are never used again, whatever happens to the server.
     replacements = 0
-    problem = ""
+    problem: DatabaseError | None = None
 
     def __init__(self, database: Database) -> None:
         self.place = database.where

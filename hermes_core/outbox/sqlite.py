@@ -7,6 +7,7 @@ from pathlib import Path
 from time import time  # bound before a plugin can replace it
 from typing import Final
 
+from hermes_core.errors import DatabaseError
 from hermes_core.outbox.records import USED, StreamKey
 from hermes_core.storage.logger import logger
 from hermes_core.storage.processes import is_alive, this_process
@@ -107,8 +108,8 @@ class OutboxFile(SqliteFile):
             on_new_file=self._note_new_file,
         )
         self.place = str(path)
-        #: What happened to the file, as a warning for people; "" if nothing did.
-        self.problem = ""
+        #: What happened to the file, and what to do about it; None if nothing did.
+        self.problem: DatabaseError | None = None
 
     def clock(self) -> float:
         """The time."""
@@ -121,7 +122,8 @@ class OutboxFile(SqliteFile):
             if damaged
             else f"{name} was moved or removed while it was in use"
         )
-        self.problem = f"{what}; writes that waited in it were not delivered ({_BACKFILL})"
+        what = f"{what}; writes that waited in it were not delivered"
+        self.problem = DatabaseError(what, hint=_BACKFILL)
         logger.error("memory: %s", self.problem)
 
     @property

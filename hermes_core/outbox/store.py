@@ -117,8 +117,8 @@ class OutboxStore:
         return self._max_bytes
 
     @property
-    def problem(self) -> str:
-        """What happened to the database, as a warning for people; "" if nothing did."""
+    def problem(self) -> DatabaseError | None:
+        """What happened to the database, and what to do about it; None if nothing did."""
         return self.database.problem
 
     @property

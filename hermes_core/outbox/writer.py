@@ -79,7 +79,7 @@ class OutboxWriter:
     def warnings(self) -> list[str]:
         """What happened to writes that could not be stored."""
         if self._outbox is not None:
-            self._damage = self._outbox.store.problem
+            self._damage = str(self._outbox.store.problem or "")
         return [each for each in (self._unstored.text, self._late_text, self._damage) if each]
 
     @property

@@ -312,6 +312,16 @@ def test_a_file_that_was_set_aside_is_a_warning_with_what_to_run(down):
 
 
 @pytest.mark.files_only
+@pytest.mark.parametrize("command", ["retry", "backfill"])
+def test_a_file_that_is_set_aside_now_has_a_hint_that_is_true(down, command):
+    down.outbox.write_bytes(b"this is no database at all, not even nearly" * 99)
+    error, hint = down.machine.run("outbox", command).err.splitlines()
+    assert "is set aside as outbox.db.damaged-" in error
+    assert error.endswith("writes that waited in it were not delivered")
+    assert hint == "hint: run: hermes-plugins outbox backfill --since WHEN"
+
+
+@pytest.mark.files_only
 def test_a_file_of_another_program_is_left_alone(alpha):
     with closing(sqlite3.connect(alpha.outbox)) as database:
         database.execute("CREATE TABLE theirs (a)")
