@@ -45,7 +45,7 @@ BROKEN = {
     "takes the name of the built-in": (GOOD.replace('"alpha"', '"BuiltIn"'), "check", "reserved"),
     "exits at import": ("import sys; sys.exit(0)  # MemoryProvider\n", "import", "SystemExit"),
     "registers nothing": ("def register(ctx):\n    'MemoryProvider'\n", "register", "no memory"),
-    "has no provider": ("'MemoryProvider'\nregister = 5\n", "", "neither"),
+    "has no provider": ("'MemoryProvider'\nregister = 5\n", "", "int is not a"),
     "misses a method": (
         GOOD.replace("def get_tool_schemas", "def other"),
         "",
