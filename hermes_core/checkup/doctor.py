@@ -34,6 +34,8 @@ from hermes_core.checkup.deliveries import (
 from hermes_core.checkup.forget import INTERRUPTED
 from hermes_core.checkup.survey import JOURNAL
 from hermes_core.config import Config, load_config
+from hermes_core.config.lock_file import FILE_NAME as LOCK_FILE
+from hermes_core.config.lock_file import read_lock_file, unreadable_file
 from hermes_core.config.settings import ProviderConfigError
 from hermes_core.discovery import ProviderInfo, hook_problems, manifest_of, pin_problem, scan
 from hermes_core.dispatch import SingleProvider, as_builtin
@@ -262,9 +264,9 @@ def _make_private(path: Path) -> str:
 
 
 def examine_config(home: Path) -> Iterator[Finding]:
-    """config.yaml, and whether another process holds its lock."""
+    """config.yaml, plugins.lock.json, and whether another process holds a lock."""
     try:
-        config = load_config(home)
+        config = load_config(home, plugins=False)
     except ConfigError as error:
         for problem in error.problems:
             detail = problem.replace("config.yaml:", "line ", 1)
@@ -272,6 +274,12 @@ def examine_config(home: Path) -> Iterator[Finding]:
         return
     detail = "valid" if config.path.exists() else "not found, using defaults"
     yield Finding("config.yaml", OK, detail)
+    try:
+        read_lock_file(home)
+    except ConfigError as error:
+        detail = str(error.problems[0]).removeprefix(f"{home / LOCK_FILE}:").strip()
+        line = "line " if detail[:1].isdigit() else ""
+        yield Finding(LOCK_FILE, PROBLEM, f"{line}{detail}", error.hint)
     # 0.2 s: a lock that is held for a normal write is free by then.
     for lock in ("config.yaml.lock", ".env.lock"):
         if (home / lock).exists():
@@ -391,7 +399,7 @@ def _examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Findin
     except ConfigError as error:
         # The built-in works without config.yaml, and its files are what most needs a check.
         yield from _builtin(Config(home), fix=fix)
-        detail = "not known while config.yaml can't be read"
+        detail = f"not known while {unreadable_file(error)} can't be read"
         yield Finding("external provider", WARNING, detail, error.hint)
         return
     installed = scan(home, config.selection, everything=True)

@@ -115,7 +115,7 @@ def move_command(ctx: click.Context, to: str) -> None:
 
 
 def _secrets(ctx: click.Context) -> Secrets:
-    config = load_config(resolve_home(ctx.find_root().obj))
+    config = load_config(resolve_home(ctx.find_root().obj), plugins=False)
     return Secrets(config.home, config.secrets_backend)
 
 

@@ -165,13 +165,18 @@ def read_selection(home: Path) -> Selection:
     return _selection(*_read(home))
 
 
-def load_config(home: Path) -> Config:
+def load_config(home: Path, *, plugins: bool = True) -> Config:
     """Read and validate config.yaml.
+
+    Args:
+        home: The Hermes home.
+        plugins: Whether to read plugins.lock.json, too. What uses no plugin needs no pins, and
+            works while that file is damaged.
 
     Raises:
         ConfigError: Has every problem, each with its line.
     """
-    document, recorded = _read(home)
+    document, recorded = _read(home) if plugins else (read_document(home), {})
     warnings = validate(document)
     # `or {}`: "memory:" without a value is null in YAML, and the schema allows that.
     memory = document.data.get("memory") or {}

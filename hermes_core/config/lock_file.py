@@ -24,7 +24,10 @@ VERSION: Final = 1
 MAX_BYTES: Final = 1_000_000
 # The limit is for a damaged file: an entry has about 300 bytes.
 _TEXTS: Final = ("owner", "version", "hash", "provider", "registers")
-_HINT: Final = "remove the file, then run: hermes-plugins enable NAME"
+
+
+def _hint(path: Path) -> str:
+    return f"remove {path}, then run: hermes-plugins enable NAME"
 
 
 class Pin(NamedTuple):
@@ -101,12 +104,17 @@ def read_lock_file(home: Path) -> dict[str, LockEntry]:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
         line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ConfigError("is not valid JSON", where=f"{path}{line}", hint=_HINT) from None
+        raise ConfigError("is not valid JSON", where=f"{path}{line}", hint=_hint(path)) from None
     if problem := _problem(data):
-        raise ConfigError(problem, where=str(path), hint=_HINT)
+        raise ConfigError(problem, where=str(path), hint=_hint(path))
     return {
         normalise(name): entry_of(name, values) for name, values in sorted(data["plugins"].items())
     }
+
+
+def unreadable_file(error: ConfigError) -> str:
+    """Return which of the two files of a home's configuration an error is about."""
+    return FILE_NAME if FILE_NAME in error.where else "config.yaml"
 
 
 def write_lock_file(home: Path, entries: Mapping[str, LockEntry]) -> None:
@@ -123,7 +131,8 @@ def _content(path: Path) -> bytes | None:
     try:
         status = path.stat()  # before it is opened: a FIFO would block
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-            raise ConfigError("is not a lock file of plugins", where=str(path), hint=_HINT)
+            what = "is not a lock file of plugins"
+            raise ConfigError(what, where=str(path), hint=_hint(path))
         return read_regular(path, MAX_BYTES)
     except FileNotFoundError:
         return None

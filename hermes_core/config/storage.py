@@ -30,7 +30,7 @@ def home_database(home: Path, memory: Mapping[str, Any] | None = None) -> Databa
         SecretsError: The password is in a keyring that does not answer.
         DatabaseError: psycopg is not installed.
     """
-    config = load_config(home) if memory is None else None
+    config = load_config(home, plugins=False) if memory is None else None
     section = config.memory if config is not None else memory or {}
     address = storage_of(section)
     if not address:

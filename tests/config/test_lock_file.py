@@ -228,7 +228,8 @@ def test_a_damaged_lock_file_is_an_error_in_one_line(config, kind):
         assert str(lock_file(config.home)) in caught.value.where
         assert caught.value.what.startswith(problem)
         assert "\n" not in str(caught.value)
-        assert caught.value.hint == "remove the file, then run: hermes-plugins enable NAME"
+        path = lock_file(config.home)
+        assert caught.value.hint == f"remove {path}, then run: hermes-plugins enable NAME"
     assert snapshot(config.home) == before
 
 

@@ -237,3 +237,20 @@ def test_an_invalid_config_is_a_problem_and_nothing_is_said_of_what_is_not_known
     rows = rows_of(machine, code=1)
     assert rows["config.yaml"]["state"] == "problem"
     assert rows.get("external provider", {}).get("detail") != "none is configured"
+
+
+def test_a_damaged_lock_file_is_named_and_not_config_yaml(machine):
+    machine.write_config("memory: {nudge_interval: 5}\n")
+    lock = machine.home / "plugins.lock.json"
+    lock.write_text('{\n"version": 1,')
+    rows = {each["check"]: each for each in machine.json("doctor", code=1)["checks"]}
+    assert rows["config.yaml"]["state"] == "ok"
+    problem = rows["plugins.lock.json"]
+    assert (problem["state"], problem["detail"]) == ("problem", "line 2: is not valid JSON")
+    assert problem["todo"] == f"remove {lock}, then run: hermes-plugins enable NAME"
+    assert rows["conversations"]["state"] == "ok"
+    assert "while plugins.lock.json can't be read" in rows["external provider"]["detail"]
+    for command in ("memory show", "memory history", "sessions list", "secrets list"):
+        assert machine.run(*command.split()).code == 0
+    lock.unlink()
+    machine.run("doctor").done()

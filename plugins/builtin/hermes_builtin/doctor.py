@@ -53,7 +53,7 @@ def diagnose(home: Path, *, fix: bool) -> Iterator[Row]:
 def sharing(home: Path) -> list[str]:
     """Warn if several users share one USER.md, which is in the prompt of each of them."""
     try:
-        settings = NotesSettings.of(load_config(home).memory)
+        settings = NotesSettings.of(load_config(home, plugins=False).memory)
         where = locate(home)
         if settings.user_notes == PER_USER or not settings.user_profile_enabled:
             return []
@@ -100,7 +100,7 @@ def problems(home: Path) -> list[HermesError]:
 
 def _opened(home: Path) -> Notes:
     try:
-        memory = load_config(home).memory
+        memory = load_config(home, plugins=False).memory
     except HermesError:  # other checks report it
         memory = {}
     return Notes.open(home, memory)

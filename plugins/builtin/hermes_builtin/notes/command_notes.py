@@ -39,7 +39,7 @@ def notes_of(ctx: click.Context, user: str = "", platform: str = "") -> Notes:
         HermesError: All users share one USER.md, or it is not clear who is meant.
     """
     home = resolve_home(ctx.obj)
-    notes = Notes.open(home, load_config(home).memory)
+    notes = Notes.open(home, load_config(home, plugins=False).memory)
     if not user:
         return notes
     if notes.settings.user_notes != PER_USER:
