@@ -89,6 +89,9 @@ class _HelpContext(click.Context):
 
 def _with_our_help(command: click.Command) -> click.Command:
     command.context_class = _HelpContext
+    if not command.short_help and command.help:
+        # The whole sentence, which a list of commands wraps: click would cut it off.
+        command.short_help = " ".join(command.help.partition("\n\n")[0].split())
     for each in getattr(command, "commands", {}).values():
         _with_our_help(each)
     return command

@@ -56,7 +56,7 @@ _BELOW: Final = 4
 #: Where there is little room, a few cells that are wider than this do not widen their column.
 _LONG: Final = 24
 _FEW: Final = 0.25
-#: So many columns stay beside each other when several of the last ones go below them.
+#: So many columns stay beside each other, if they fit, when the others go below them.
 _LEAST: Final = 4
 #: What `duration`, `span` and `size` return after a number.
 _UNITS: Final = frozenset(("ms", "s", "min", "h", "days", "B", "kB", "MB", "GB"))
@@ -382,7 +382,7 @@ class Table:
     On a terminal the columns are aligned, and the last one is wrapped at words: beside the
     others if there is room, else below them. Of many columns, several of the last may be below,
     all but the last with their titles.
-    A row is a paragraph if even that does not fit.
+    Nothing is aligned if even that does not fit.
     """
 
     def __init__(self, header: Sequence[str]) -> None:
@@ -412,7 +412,7 @@ def _say_lines(lines: Iterable[str], style: Callable[[str], str]) -> None:
 
 
 class _Layout(NamedTuple):
-    """How the rows of a table are printed; without ``widths`` they are paragraphs.
+    """How the rows of a table are printed; without ``widths`` no column is aligned.
 
     ``widths`` has the columns that are aligned. ``beside``: the last column stands beside them,
     and not below them.
@@ -427,12 +427,12 @@ class _Layout(NamedTuple):
     def lines(
         self, row: Sequence[str], titles: Sequence[str] = (), *, header: bool = False
     ) -> list[str]:
-        if not self.widths:
-            return wrapped("  ".join(filter(None, row)), self.room, _BELOW)
-        cells, rest = row[: len(self.widths)], row[len(self.widths) :]
+        count = len(self.widths) or min(_LEAST, len(row) - 1)
+        cells, rest = row[:count], row[count:]
         start = sum(self.widths) + self.gap * len(self.widths)
-        pairs = list(zip(cells, map(width_of, cells), self.widths, strict=True))
-        if any(width > column for _, width, column in pairs):  # it does not fit its column
+        pairs = list(zip(cells, map(width_of, cells), self.widths, strict=False))
+        # It does not fit its column, or there are none.
+        if not pairs or any(width > column for _, width, column in pairs):
             line = "  ".join(filter(None, cells))
         else:
             line = "".join(
@@ -468,18 +468,29 @@ def _layout(header: list[int], columns: list[list[int]], room: int) -> _Layout:
         if sum(titled) + 2 * len(titled) + last <= room:
             return _Layout(room, titled, beside=True, header=True)
     # The last column below the others, then several of the last, if there are many.
-    for count in range(len(header) - 1, min(_LEAST, len(header) - 1) - 1, -1):
-        for limit in (room, _LONG):
-            titled = _titled(header[:count], columns, limit)
-            for gap in (2, 1):
-                if sum(titled) + gap * (count - 1) <= room:
-                    return _Layout(room, titled, header=True, gap=gap)
+    least = min(_LEAST, len(header) - 1)
+    if (below := _below(header, columns, room, range(len(header) - 1, least - 1, -1))) is not None:
+        return below
     for limit in (room, _LONG):
         cells = [_column_width(each, limit) for each in columns[:-1]]
         for gap in (2, 1):
             if sum(cells) + gap * (len(cells) - 1) <= room:
                 return _Layout(room, cells, gap=gap)
-    return _Layout(room)
+    # Rather more of them below than one paragraph, in which the columns can't be told apart.
+    return _below(header, columns, room, range(least - 1, 1, -1)) or _Layout(room)
+
+
+def _below(
+    header: list[int], columns: list[list[int]], room: int, counts: Iterable[int]
+) -> _Layout | None:
+    """The first layout that fits with so many columns beside each other, the rest below them."""
+    for count in counts:
+        for limit in (room, _LONG):
+            titled = _titled(header[:count], columns, limit)
+            for gap in (2, 1):
+                if sum(titled) + gap * (count - 1) <= room:
+                    return _Layout(room, titled, header=True, gap=gap)
+    return None
 
 
 def _titled(header: list[int], columns: list[list[int]], limit: int) -> list[int]:

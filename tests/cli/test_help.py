@@ -69,3 +69,15 @@ def test_no_line_of_the_help_ends_within_an_option(name, width):
     text = command.get_help(context)
     assert not [line for line in text.splitlines() if line.endswith("-")]
     assert "\u2011" not in text
+
+
+@pytest.mark.parametrize("name", sorted(each for each in ALL if isinstance(ALL[each], click.Group)))
+def test_a_list_of_commands_on_a_narrow_terminal_has_their_whole_sentences(name):
+    group = ALL[name]
+    assert isinstance(group, click.Group)
+    context = group.context_class(group, info_name=name, terminal_width=60)
+    listed = " ".join(group.get_help(context).partition("Commands:")[2].split())
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
+        assert command is not None
+        assert f"{each} {summary(command)}" in listed

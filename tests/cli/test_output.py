@@ -125,7 +125,8 @@ def test_long_names_of_all_rows_make_paragraphs(terminal, capsys):
     name = "session-with-an-identifier-of-40-columns"
     assert shown(capsys, (name, "active", "Why is that?")).splitlines() == [
         name,
-        "    active  Why is that?",
+        "    active",
+        "    Why is that?",
     ]
 
 

@@ -202,6 +202,25 @@ def test_what_a_plugin_needs_has_a_line_where_its_column_does_not_fit(machine: M
     assert lines[5] == f"    Memory of {'c' * 20}."
 
 
+@posix_only
+@pytest.mark.parametrize(
+    ("columns", "header", "first"),
+    [(60, ["NAME", "PACKAGE"], "memories: local  "), (45, ["a" * 20, "b" * 30], "")],
+)
+def test_needs_and_description_have_their_lines_on_a_narrow_terminal(
+    machine: Machine, columns: int, header: list[str], first: str
+):
+    rows = [plugin("a" * 20, "b" * 30, needs=[KEY]), plugin("c" * 20, "d" * 30)]
+    (machine.home / FILE_NAME).write_text(index_text(*rows))
+    _, shown = run_on_terminal(machine, "search", columns=columns)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", shown).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert [word for line in lines[:2] for word in line.split()][:2] == header
+    below = " ".join(line.strip() for line in lines[1:6])
+    assert f"{first}needs: ACME_API_KEY Memory of {'a' * 20}." in below
+    assert f"    Memory of {'a' * 20}." in lines
+
+
 def test_no_page_and_no_hint_installs_by_name_what_is_not_on_pypi(tmp_path: Path):
     index = read_index(tmp_path)
     names = [
