@@ -15,6 +15,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+#: What follows "a log of its own", but not "own" in "its own log".
+AFTER_OWN = (
+    "that|which|where|in|on|at|for|to|and|or|with|by|from|beside|after|before|while|if|as|is|are|"
+    "was|were|has|have|again|comes?"
+)
 PHRASES = re.compile(
     r"\b(anew|mend(?:s|ed|ing)?|(?:is|are|was|were|be) away|all the same|"
     # Not "can't be told apart".
@@ -22,7 +27,7 @@ PHRASES = re.compile(
     r"nobody can tell|"
     r"g[ai]ves? (?:it back|back|no|none|nothing)|giving back|"
     # Not "one of its own classes", and not "there is no file".
-    r"of (?:its|their|his|your) own(?!\s+(?!that\b)\w)|that is fine|"
+    rf"of (?:its|their|his|your) own(?!\s+(?!(?:{AFTER_OWN})\b)\w)|that is fine|"
     r"(?<!there )is no (?!such|longer|more)\w+|"
     r"keeps? (?:a turn|turns in|a text|texts|the answers)|"
     r"given up|counts? more|tell its author|for good|on its own account|the whole of it|"
@@ -79,3 +84,18 @@ def found_in(path: Path) -> list[str]:
 def test_nobody_reads_the_old_dialect(kind):
     wrong = {path.relative_to(ROOT).as_posix(): found_in(path) for path in kind()}
     assert {name: each for name, each in wrong.items() if each} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "is_dialect"),
+    [
+        ("It has a log of its own in the folder.", True),
+        ("Each has a process of its own.", True),
+        ("messages that are lines of their own come last", True),
+        ("It has its own log in the folder.", False),
+        ("The class is one of its own classes.", False),
+        ("It reads the lists of its own namespace only.", False),
+    ],
+)
+def test_what_counts_as_of_its_own(text: str, is_dialect: bool) -> None:
+    assert bool(PHRASES.search(text)) is is_dialect

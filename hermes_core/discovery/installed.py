@@ -253,16 +253,13 @@ def _broken(distribution: Distribution) -> ProviderInfo:
 
 
 def _is_misspelt(entry_point: EntryPoint) -> bool:
-    """Whether it is in a group that nobody reads, but that was meant for us."""
+    """Whether it is in an unknown group that was meant for us."""
     group = entry_point.group
     return group.startswith("hermes") and "memory" in group and group != MEMORY_GROUP
 
 
 def _unread(entry_point: EntryPoint) -> str:
-    return (
-        f"declared in the group {entry_point.group}, which nobody reads; "
-        f"the right one is {MEMORY_GROUP}"
-    )
+    return f"declared in the unknown group {entry_point.group}; the right one is {MEMORY_GROUP}"
 
 
 def _unusable(distribution: Distribution, entry_point: EntryPoint) -> ProviderInfo:

@@ -433,7 +433,7 @@ class _Export:
         )
 
     def conversations(self) -> Iterator[ImportedSession]:
-        """Each conversation; messages that are lines of their own come last."""
+        """Each conversation; messages on separate lines come last."""
         loose: dict[str, _LooseMessages] = {}
         entries = self._entries if self._first is None else chain([self._first], self._entries)
         for entry in entries:
@@ -471,7 +471,7 @@ class _Export:
         return new_message(entry, self._now)
 
     def message_at(self, start: int, length: int) -> NewMessage:
-        """Read a message that is a line of its own again."""
+        """Read again a message that is on a separate line."""
         self.at += length
         self._file.seek(start)
         return self._message(json.loads(self._file.read(length)))

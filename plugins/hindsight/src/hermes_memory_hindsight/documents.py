@@ -74,7 +74,7 @@ def _checked(name: str) -> str:
 # For the same reason nothing that changes from attempt to attempt stands in its text.
 
 _NOTES: Final = {
-    "memory": "a note that the agent keeps",
+    "memory": "a note that the agent stores",
     "user": "a note about the user",
 }
 

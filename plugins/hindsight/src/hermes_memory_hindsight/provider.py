@@ -265,7 +265,7 @@ class HindsightProvider(ServiceProvider):
             if request.delete:
                 for each in found:
                     service.forget(bank, each)
-            # Observations are drawn from several documents, and have no id of their own to delete.
+            # Observations are drawn from several documents, and no id by which to delete them.
             recalled = service.recall(bank, request.text) if request.text else []
             left = [each for each in recalled if request.matches(each)]
             about = [] if found else left  # until the documents are gone, they are what is recalled

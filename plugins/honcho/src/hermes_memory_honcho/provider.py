@@ -116,9 +116,9 @@ _STATUS_SECONDS: Final = 2.0
 _HEADING: Final = "# Honcho Memory\n"
 _INJECTED: Final = "What is known about the user is added to their messages by itself."
 _TOOLS: Final = (
-    "honcho_profile gives the main facts, honcho_search what was said, honcho_context what there "
-    "is on this session, honcho_reasoning an answer that takes thought (choose its "
-    "reasoning_level); honcho_conclude keeps a fact about the user."
+    "honcho_profile returns the main facts, honcho_search what was said, honcho_context what is "
+    "known about this session, honcho_reasoning an answer that takes thought (choose its "
+    "reasoning_level); honcho_conclude stores a fact about the user."
 )
 _PROMPTS: Final = {
     "hybrid": f"{_HEADING}{_INJECTED} There are tools besides: {_TOOLS}",

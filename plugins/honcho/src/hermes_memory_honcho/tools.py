@@ -49,7 +49,7 @@ PROFILE: Final = _schema(
 SEARCH: Final = _schema(
     "honcho_search",
     "Search what was literally said in all past conversations of a peer, by meaning and by words. "
-    "Gives excerpts, the best first, and runs no model. For a fact that was once stated; ask "
+    "Returns excerpts, the best first, and runs no model. For a fact that was once stated; ask "
     "honcho_reasoning where it takes thought.",
     {
         "query": {"type": "string", "description": "What to look for: a topic, a name, a fact."},
@@ -99,11 +99,11 @@ CONTEXT: Final = _schema(
 
 CONCLUDE: Final = _schema(
     "honcho_conclude",
-    "Keep, list or delete conclusions: lasting facts about a peer, for all later conversations. "
+    "Store, list or delete conclusions: lasting facts about a peer, for all later conversations. "
     "Give exactly one of conclusion, delete_id and list. Delete what is private, by an id that "
     "list has shown; for what is merely wrong, write the right fact instead.",
     {
-        "conclusion": {"type": "string", "description": "The fact to keep."},
+        "conclusion": {"type": "string", "description": "The fact to store."},
         "delete_id": {"type": "string", "description": "The id of the conclusion to delete."},
         "list": {"type": "boolean", "description": "True to list conclusions with their ids."},
         "query": {"type": "string", "description": "With list: what to search for."},
