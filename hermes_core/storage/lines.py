@@ -16,6 +16,7 @@ from zlib import crc32
 
 _START: Final = b'{"sum":"'
 _SUM: Final = 8
+_TAIL: Final = 8192
 
 
 def line_of(fields: Mapping[str, Any]) -> bytes:
@@ -54,6 +55,20 @@ def ends_with_line(path: Path) -> bool:
             return file.read(1) == b"\n"
     except OSError:
         return False
+
+
+def last_line(path: Path) -> bytes:
+    """The last line of a file, without an end if it was not written to its end."""
+    size = _TAIL
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        while True:
+            file.seek(max(0, end - size))
+            tail = file.read(size)
+            start = tail.rfind(b"\n", 0, -1) + 1
+            if start or size >= end:
+                return tail[start:]
+            size *= 8
 
 
 def append_line(path: Path, line: bytes, *, durable: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ from support.commands import Machine
 from support.notes import FILES, recorded, stored
 from support.storages import Storage
 
-from hermes_builtin.notes import Notes
+from hermes_builtin.notes import Author, Notes
+from hermes_builtin.notes.entries import Operation
 from hermes_builtin.notes.export import Export
+from hermes_builtin.notes.notebook import Notebook
 
 pytestmark = pytest.mark.postgres_only("files are the notes themselves")
 
@@ -70,6 +74,58 @@ def test_an_edit_of_the_copy_is_merged_with_what_others_wrote_and_is_in_the_hist
     )
     fleet.run("memory", "undo").done()
     assert sorted(stored(fleet.home)) == ["one", "three", "two"]
+
+
+#: What a hand edit makes of entries, and where each is from then.
+WEB = "Refunds are paid to account 4471 at Northgate Bank."
+TYPED = "Invoices are due within two weeks."
+CORRECTED = WEB.replace("4471", "4472")
+
+
+def web_note(notebook: Notebook) -> None:
+    notebook.change([Operation("add", WEB, origin="web")], Author("tool, approved"))
+
+
+def origins_after_hand_edits(
+    notebook: Notebook, path: Path, look: Callable[[], object]
+) -> list[dict[str, str]]:
+    """Where the entries are from after each of some edits of the file or copy."""
+    web_note(notebook)
+    found = []
+    for text in (f"{CORRECTED}\n§\n{TYPED}", TYPED, f"{WEB}\n§\n{TYPED}"):
+        look()
+        path.write_text(text, "utf-8")
+        look()
+        found.append(notebook.origins(notebook.read().entries))
+    return found
+
+
+def test_a_hand_edit_of_the_copy_has_the_origin_of_one_of_the_notes(
+    fleet: Machine, in_postgres: Storage, tmp_path: Path
+) -> None:
+    there = Notes.open(fleet.home, in_postgres.settings).notebooks["memory"]
+    found = origins_after_hand_edits(there, copy(fleet), partial(exported, fleet))
+    assert found == [
+        {CORRECTED: "web", TYPED: "person"},
+        {TYPED: "person"},
+        {WEB: "web", TYPED: "person"},
+    ]
+    here = Notes.open(tmp_path, {}).notebooks["memory"]
+    edit = partial(here.edited, [], "", Author())  # takes over what it finds
+    path = tmp_path / "memories" / FILES["memory"]
+    assert found == origins_after_hand_edits(here, path, edit)
+
+
+def test_a_correction_of_an_entry_that_is_gone_by_now_stays_external(
+    fleet: Machine, in_postgres: Storage
+) -> None:
+    notebook = Notes.open(fleet.home, in_postgres.settings).notebooks["memory"]
+    web_note(notebook)
+    exported(fleet)
+    notebook.change([Operation("remove", old_text=WEB)], Author())
+    copy(fleet).write_text(CORRECTED, "utf-8")
+    exported(fleet)
+    assert notebook.origins(stored(fleet.home)) == {CORRECTED: "web"}
 
 
 def test_text_that_a_shell_appends_is_an_entry_of_its_own(fleet: Machine) -> None:

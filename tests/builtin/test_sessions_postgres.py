@@ -516,6 +516,17 @@ def test_a_turn_that_is_handed_over_again_is_stored_once(archive):
     assert session.messages == 2
 
 
+def test_a_turn_that_is_handed_over_after_years_is_stored_once(postgres_server, database, archive):
+    key = uuid.uuid4()
+    archive.append(ANN, said("once"), key)
+    with postgres_server.admin(database.where.rpartition("/")[2]) as admin:
+        admin.execute("UPDATE hermes.archive_turns SET at = at - interval '3 years'")
+    archive.append(BOB, said(*("word",) * 2000))
+    archive.take_over("spool:x", 1, ANN, said("once"), key)
+    session = archive.session("of-ann", EVERYBODY)
+    assert [each.content for each in archive.messages(session)] == ["once"]
+
+
 @pytest.fixture
 def with_taken_number(postgres_server, database, archive):
     """An archive in which the number of the next message is taken, for whatever reason."""

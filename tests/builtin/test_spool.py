@@ -66,6 +66,10 @@ def spool_of(home: Path) -> Spool:
     return Spool(home, lambda: open_archive(home))
 
 
+def spool_turn(spool: Spool, text: str, session: str = "now") -> None:
+    spool.add(SessionFacts(session, "cli"), [NewMessage("user", text, 1.0)], durable=False)
+
+
 def questions(home: Path, session: str = "now") -> list[str]:
     """What the user said, as the archive has it."""
     return [each for each in stored(home / "state.db").get(session, []) if each != "Noted."]
@@ -165,6 +169,33 @@ def test_turns_go_behind_those_that_wait(home: Path) -> None:
     talk.close()
     start_again(home, "third")
     assert questions(home) == ["first", "second", "third"]
+
+
+#: A process whose archive takes nothing, while that of others does.
+REFUSED = """
+    from pathlib import Path
+    from hermes_builtin.sessions.conversations import open_archive
+    from hermes_core import DatabaseError
+    def refuse(*given):
+        raise DatabaseError("the server is away")
+    kind = type(open_archive(Path({home!r})))
+    kind.append = kind.take_over = refuse
+    manager = MemoryManager.from_config({home!r})
+    manager.initialize_all("now", platform="cli")
+    manager.sync_all("second", "Noted.")
+    manager.shutdown_all()
+"""
+
+
+def test_turns_go_behind_those_that_another_process_has_left_since(home: Path) -> None:
+    talk = Talk(home)
+    talk.say("first")
+    run_script(REFUSED.format(home=str(home)))
+    assert len(spool_files(home)) == 1
+    talk.say("third")
+    talk.close()
+    start_again(home, "fourth")
+    assert questions(home) == ["first", "second", "third", "fourth"]
 
 
 def test_everything_of_a_message_survives_the_spool(home: Path) -> None:
@@ -452,34 +483,62 @@ class _Failing(SqliteArchive):
 @pytest.mark.files_only("its failing archive is one of files; the kills run over both")
 @settings(max_examples=25, deadline=None)
 @given(
-    turns=st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=8),
-    processes=st.integers(1, 3),
+    turns=st.lists(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.sampled_from([0, 20_000])),
+        min_size=1,
+        max_size=8,
+    ),
     attempts=st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=4),
 )
 def test_what_was_appended_is_in_the_archive_once_and_in_order(
     tmp_path_factory: pytest.TempPathFactory,
-    turns: list[str],
-    processes: int,
+    turns: list[tuple[str, int, int]],
     attempts: list[tuple[int, bool]],
 ) -> None:
     home = tmp_path_factory.mktemp("home")
     expected: dict[str, list[str]] = {}
-    # Each process adds a part of the turns to a file of its own, one after the other.
-    share = -(-len(turns) // processes)
-    for start in range(0, len(turns), share):
-        spool = spool_of(home)
-        for number, session in enumerate(turns[start : start + share], start):
-            text = f"{session} {number}"
-            expected.setdefault(session, []).append(text)
-            message = NewMessage("user", text, float(number))
-            spool.add(SessionFacts(session, "cli"), [message], durable=False)
-        spool.close()
+    processes = [spool_of(home) for _ in range(3)]
+    for number, (session, process, length) in enumerate(turns):
+        text = f"{session} {number}" + "." * length
+        expected.setdefault(session, []).append(text)
+        spool_turn(processes[process], text, session)
+    for each in processes:
+        each.close()
     for works, stores in attempts:
         with closing(_Failing(home / "state.db", works, stores=stores)) as archive:
             spool_of(home).hand_over(archive)
     with closing(open_archive(home)) as archive:
         assert spool_of(home).hand_over(archive) is None
     assert stored(home / "state.db") == expected
+
+
+def test_a_turn_behind_those_of_a_backup_is_stored(home: Path) -> None:
+    spool = spool_of(home)
+    spool_turn(spool, "one")
+    (path,) = spool_files(home)
+    backup = path.read_bytes()
+    spool_turn(spool, "two")
+    with closing(open_archive(home)) as archive:
+        assert spool.hand_over(archive) is None
+        path.write_bytes(backup)
+        spool_turn(spool, "three")
+        assert spool.hand_over(archive) is None
+    spool.close()
+    assert questions(home) == ["one", "two", "three"]
+
+
+def test_a_file_of_an_older_version_belongs_to_its_process(home: Path) -> None:
+    spool = spool_of(home)
+    spool_turn(spool, "one")
+    (path,) = spool_files(home)
+    older = path.with_name("turns-4711-0123456789ab.jsonl")
+    path.rename(older)
+    spool_turn(spool, "two")
+    assert older.read_bytes().count(b"\n") == 1
+    with closing(open_archive(home)) as archive:
+        assert spool.hand_over(archive) is None
+    spool.close()
+    assert questions(home) == ["one", "two"]
 
 
 # -- closed descriptors ------------------------------------------------------------------------

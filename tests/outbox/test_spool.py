@@ -132,7 +132,7 @@ def test_a_line_that_was_not_written_to_its_end_is_dropped_and_a_damaged_one_set
     add(spool, "e1", "e2")
     path = home / "spool" / "writes.jsonl"
     whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"e2", b"e9") + b'{"sum":"00')
+    path.write_bytes(whole.replace(b'"e2"', b'"e9"') + b'{"sum":"00')
     add(spool, "e3")
     spool.hand_over(store)
     assert [each[0] for each in delivered(store)] == ["e1", "e3"]

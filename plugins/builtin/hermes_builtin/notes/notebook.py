@@ -52,7 +52,7 @@ PAGE: Final = "page"
 
 
 class Author(NamedTuple):
-    """Who changes a notebook: tool, command, page, check or approval; in which session."""
+    """Who changes a notebook: tool, command, page, file edit, check or approval; which session."""
 
     who: str = "tool"
     session: str = ""
@@ -60,7 +60,7 @@ class Author(NamedTuple):
     @property
     def origin(self) -> str:
         """Where the words come from, unless they were judged."""
-        return PERSON if self.who in (COMMAND, PAGE) else ASSISTANT
+        return PERSON if self.who in (COMMAND, PAGE, FILE_EDIT) else ASSISTANT
 
 
 class Page(NamedTuple):
@@ -228,7 +228,7 @@ class Notebook:
             conflicts[:] = _changed_by_both(base, wanted, entries)
             return merge(entries)
 
-        written = self._rewrite(edit, "edit", author)
+        written = self._rewrite(edit, "edit", author, replaced=_surplus(base, wanted))
         return written._replace(conflicts=tuple(conflicts))
 
     def take_over(self, base: Sequence[str], wanted: Sequence[str]) -> WriteResult:
@@ -236,7 +236,13 @@ class Notebook:
 
         As it stands, like any edit of a file: the guard keeps objections out of the prompt.
         """
-        return self._rewrite(_merger(base, wanted), "edit", Author(FILE_EDIT), capped=False)
+        return self._rewrite(
+            _merger(base, wanted),
+            "edit",
+            Author(FILE_EDIT),
+            capped=False,
+            replaced=_surplus(base, wanted),
+        )
 
     def merge(
         self, entries: Sequence[str], author: Author, removed: Sequence[str] = ()
@@ -328,12 +334,16 @@ class Notebook:
         author: Author,
         *,
         capped: bool = True,
+        replaced: Sequence[str] = (),
     ) -> WriteResult:
+        """Make a change; ``replaced`` are entries that its author removed, still there or not."""
         self.prepare()
         with self.text.locked():
             for _ in range(_TRIES):
                 try:
-                    return self._rewrite_once(edit, action, author, capped=capped)
+                    return self._rewrite_once(
+                        edit, action, author, capped=capped, replaced=replaced
+                    )
                 except FileChanged:
                     continue  # an editor was faster; its text is the truth now
         raise NotesError(
@@ -349,6 +359,7 @@ class Notebook:
         author: Author,
         *,
         capped: bool,
+        replaced: Sequence[str],
     ) -> WriteResult:
         before, inode = self.text.look()
         entries = self._history.catch_up(self.key, before, inode)
@@ -363,20 +374,22 @@ class Notebook:
             if len(text) > page.length:
                 raise _full(page, len(text))
         change = Change(self.key, author.who, action, author.session, before, text)
-        steps, origins = self._with_origins(steps, action, author)
+        steps, origins = self._with_origins(steps, action, author, replaced)
         durable = self._make(change, changed, origins)
         return WriteResult(Page(changed, len(text), self.limit), steps, durable, changed=True)
 
     def _with_origins(
-        self, steps: list[NoteStep], action: str, author: Author
+        self, steps: list[NoteStep], action: str, author: Author, replaced: Sequence[str]
     ) -> tuple[list[NoteStep], dict[str, str]]:
         """The steps with their origins, and the origins of what they add."""
         known = self._history.recorded_origins([step.content for step in steps])
-        gone = self._history.recorded_origins([step.old_text for step in steps if step.old_text])
+        old_texts = [step.old_text for step in steps if step.old_text]
+        gone = self._history.recorded_origins([*old_texts, *replaced])
 
         def given(step: NoteStep) -> str:
-            # Who takes a change back says nothing new.
-            own = "" if action == UNDO else author.origin
+            # Who takes a change back says nothing new; nor does a file that has a known text.
+            is_new = action != UNDO and (author.who != FILE_EDIT or step.content not in known)
+            own = author.origin if is_new else ""
             return step.origin or (edited_origin(step.content, gone) if own == PERSON else own)
 
         origins = {

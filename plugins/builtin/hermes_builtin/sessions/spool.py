@@ -1,9 +1,10 @@
 """Turns that the archive can't take now: they wait in files of the home, and are handed over later.
 
-A turn is one line of JSON in ``spool/turns-PID-RANDOM.jsonl``. While turns of a process wait, the
-next ones go behind them, so that the order stays. Whoever hands a line over stores its number in
-the same transaction as its messages (`Archive.take_over`), and removes the line afterwards: a
-process that is killed in between leaves a line that the archive recognises.
+A turn is one line of JSON in ``spool/turns-0-RANDOM.jsonl``, which all processes of the home share.
+While turns wait, the next ones of every process go behind them, so that the order stays. Whoever
+hands a line over stores its number in the same transaction as its messages (`Archive.take_over`),
+and removes the line afterwards: a process that is killed in between leaves a line that the archive
+recognises.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from json import dumps, loads
 from pathlib import Path
-from time import localtime, monotonic, strftime
+from time import localtime, monotonic, strftime, time_ns
 from time import time as unix_time
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -28,7 +29,7 @@ from hermes_core.dispatch.worker import Worker
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock, replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
-from hermes_core.storage.lines import append_line, ends_with_line, fields_of, line_of, lines_of
+from hermes_core.storage.lines import append_line, fields_of, last_line, line_of, lines_of
 from hermes_core.storage.migration import is_frozen
 from hermes_core.storage.sqlite_connection import error_code, is_damage
 
@@ -38,7 +39,11 @@ logger = logging.getLogger("hermes_builtin")
 ORIGIN: Final = "spool:"
 
 _FOLDER: Final = "spool"
+_PREFIX: Final = "turns-"
+# Where older versions have the number of the only process that appends to the file.
+_SHARED: Final = f"{_PREFIX}0-"
 _DAMAGED: Final = "damaged.jsonl"
+_BEHIND: Final = "turns before it wait for the archive"
 # Appending takes milliseconds; a turn does not wait for longer.
 _LOCK_SECONDS: Final = 5.0
 # So long may what others left hold up the first turn, or the end. The rest follows later.
@@ -170,15 +175,10 @@ class Spool:
     ) -> None:
         self._folder = home / _FOLDER
         #: Why the archive took no turn when it was last tried.
-        self.reason = "turns before it wait for the archive"
+        self.reason = _BEHIND
         self._open_archive = open_archive
         self._clock = clock
-        # This process's own file, and the number of its last line.
-        self._path: Path | None = None
-        self._owner = 0
-        self._number = 0
-        #: Whether earlier processes left turns that must be handed over before any of ours.
-        self._is_behind: bool | None = None
+        self._is_first_turn = True
         # Writing to a damaged archive again could destroy what a repair can still save.
         self._gives_up = False
         self._pause = _FIRST_PAUSE
@@ -190,16 +190,21 @@ class Spool:
     # -- writing ---------------------------------------------------------------------------
 
     def is_ahead(self, archive: Callable[[], Archive]) -> bool:
-        """Whether turns wait that must be stored before the next one."""
-        if self._is_behind is None:
-            self._is_behind = bool(self._files())
-            if self._is_behind:
-                self._hand_over_briefly(archive)
-        if self._is_behind:
-            self._is_behind = bool(self._files())
-        own = self._path
-        # Another process may have handed over ours, and may have removed the file.
-        return self._is_behind or (own is not None and own.exists())
+        """Whether turns wait that must be stored before the next one, whoever wrote them."""
+        is_first, self._is_first_turn = self._is_first_turn, False
+        if not self._may_wait():
+            return False
+        if is_first:
+            self._hand_over_briefly(archive)
+        return bool(self._files())
+
+    def _may_wait(self) -> bool:
+        """Whether there is a file that may have turns. Each turn asks, so none is read."""
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 - a path for each name is slow
+        except OSError:
+            return False
+        return any(name.startswith(_PREFIX) for name in names)
 
     def _hand_over_briefly(self, archive: Callable[[], Archive]) -> None:
         try:
@@ -219,7 +224,7 @@ class Spool:
         durable: bool,
         key: UUID | None = None,
     ) -> None:
-        """Write a turn behind all others of this process.
+        """Write a turn behind all others of the home.
 
         Args:
             facts: What is known of its session.
@@ -241,7 +246,6 @@ class Spool:
             append_line(path, line, durable=durable)
             if is_new and durable:
                 sync_folder(self._folder)
-            self._path, self._number, self._owner = path, number, os.getpid()
         logger.warning("sessions: a turn waits in the spool: %s", self.reason)
         if not self._gives_up and not self._worker.alive:
             self._due = self._clock() + self._pause
@@ -259,14 +263,20 @@ class Spool:
         return self._set_aside(turn.to_line(), why)
 
     def _next(self) -> tuple[Path, int]:
-        """The file for the next turn of this process, and the turn's number."""
-        path = self._path
-        if path is not None and self._owner == os.getpid() and ends_with_line(path):
-            return path, self._number + 1
-        # Numbers go on over files: they say which file is older, whatever the clock says.
+        """The file for the next turn, and the turn's number."""
+        files = self._files()
+        newest = files[-1] if files else None
+        # The archive may know numbers that no line has: of turns that were forgotten, or that came
+        # after a backup of this file. The clock is beyond them.
+        least = time_ns() // 1000
+        if newest is not None and newest.name.startswith(_SHARED):
+            turn = _turn_of(last_line(newest))
+            if turn is not None:
+                return newest, max(turn.number + 1, least)
+        # Numbers go on over files: they say which file is older, even if the clock was set back.
         last = max((turn.number for turn in self._turns()), default=0)
-        name = f"turns-{os.getpid()}-{os.urandom(6).hex()}.jsonl"
-        return self._folder / name, last + 1
+        name = f"{_SHARED}{os.urandom(6).hex()}.jsonl"
+        return self._folder / name, max(last + 1, least)
 
     # -- handing over ----------------------------------------------------------------------
 
@@ -274,13 +284,12 @@ class Spool:
         """Store what waits, in order and each turn once; returns why not all of it, if it can't."""
         end = self._clock() + seconds
         if not self._files():
-            self._is_behind = False
             return None
         try:
             # One at a time, of all processes: who finds a turn not stored yet is its only storer.
             with file_lock(self._folder / "handover.lock", 0):
                 for path in self._files():
-                    # Its process may add to it meanwhile.
+                    # Others may add to it meanwhile.
                     while path.exists() and self._clock() < end:
                         self._hand_over_file(path, archive, end)
         except LockTimeoutError:
@@ -292,7 +301,7 @@ class Spool:
         except Exception as error:  # noqa: BLE001 - whatever it is, the turns are still there
             return DatabaseError(f"{type(error).__name__}: {error}")
         if not self._files():
-            self._is_behind = False
+            self.reason = _BEHIND
         return None
 
     def _hand_over_file(self, path: Path, archive: Archive, end: float) -> None:
@@ -400,9 +409,9 @@ class Spool:
     def _files(self) -> list[Path]:
         """The files that wait, the oldest first."""
         found = []
-        for path in self._folder.glob("turns-*.jsonl"):
-            with suppress(OSError):
-                turns = filter(None, map(_turn_of, lines_of(path.read_bytes())))
+        for path in self._folder.glob(f"{_PREFIX}*.jsonl"):
+            with suppress(OSError), path.open("rb") as file:
+                turns = filter(None, map(_turn_of, file))  # usually, the first line is read
                 found.append((next((turn.number for turn in turns), 0), path))
         return [path for _, path in sorted(found)]
 

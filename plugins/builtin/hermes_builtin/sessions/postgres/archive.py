@@ -90,9 +90,6 @@ _STEP: Final = 200
 _MOST_NAMED: Final = 20
 _SEARCHED: Final = 20
 _SHOWN: Final = 20
-#: A turn whose outcome is unknown is handed over again within this time, or a person looks at it.
-_REMEMBERED: Final = "30 days"
-_FORGET_EVERY: Final = 1000
 
 
 @stores_turns("append")
@@ -108,7 +105,6 @@ class PostgresArchive(Reader):
     def __init__(self, database: Database) -> None:
         self._database = database
         self._totals = (0.0, Totals(0, 0))
-        self._stored = 0
         self._index = PostgresIndex(database)
         self._backlog = PostgresIdleIndexer(self._index.add_some)
 
@@ -134,6 +130,8 @@ class PostgresArchive(Reader):
             key: What the writer calls this turn. One that was stored under this key before is
                 not stored again, and its ids are returned.
         """
+        # No key is ever deleted: a turn waits in a spool for as long as its machine is off. A row
+        # takes 170 bytes.
         turn = key or uuid.uuid4()
         values = self._append_values(turn, facts, messages)
         for is_last in (False, True):
@@ -150,7 +148,6 @@ class PostgresArchive(Reader):
                 # once.
                 if is_last or not (fault_of(error) is ServerFault.UNREACHABLE or is_undone(error)):
                     raise
-        self._forget_turns(len(messages))
         self._backlog.add(len(messages))
         return list(row[0]) if row else []
 
@@ -171,16 +168,6 @@ class PostgresArchive(Reader):
             json.dumps(rows, ensure_ascii=False),
             max((row["at"] for row in rows), default=None),
         )
-
-    def _forget_turns(self, messages: int) -> None:
-        """Now and then forget the keys of old turns."""
-        before, self._stored = self._stored, self._stored + messages
-        if before // _FORGET_EVERY != self._stored // _FORGET_EVERY:
-            with self._database.transaction(COMPONENT, {}) as database:
-                database.execute(
-                    "DELETE FROM hermes.archive_turns WHERE at < now() - %s::interval",
-                    (_REMEMBERED,),
-                )
 
     def end(self, session_id: str, at: float, scope: Scope) -> None:
         """Record when a session ended, if it may be seen."""
