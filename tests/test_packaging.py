@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from email.parser import Parser
@@ -206,6 +207,14 @@ def test_the_metadata_says_what_it_is(wheel):
     entry_points = files[f"{info}/entry_points.txt"].decode()
     assert f"[{MEMORY}]\nbuiltin = hermes_builtin" in entry_points
     assert "[console_scripts]\nhermes-plugins = " in entry_points
+
+
+def test_all_our_distributions_name_the_same_addresses():
+    projects = [ROOT / "pyproject.toml", *(ROOT / "plugins").glob("*/pyproject.toml")]
+    urls = [tomllib.loads(each.read_text("utf-8"))["project"].get("urls") for each in projects]
+    assert len(urls) == 4
+    assert urls[0] is not None
+    assert all(each == urls[0] for each in urls)
 
 
 def test_no_path_of_this_machine_is_in_the_wheel(wheel):

@@ -6,9 +6,11 @@ a turn nothing; kill -9 loses at most the last half second of it.
 
 from hermes_core.call_log.log import CallLog, LoggedCall, forget_calls, path_of
 from hermes_core.call_log.reader import (
+    CalledNames,
     DayReport,
     HookReport,
     LostCalls,
+    called_names,
     daily_calls,
     hook_health,
     lost_calls,
@@ -17,10 +19,12 @@ from hermes_core.call_log.reader import (
 
 __all__ = [
     "CallLog",
+    "CalledNames",
     "DayReport",
     "HookReport",
     "LoggedCall",
     "LostCalls",
+    "called_names",
     "daily_calls",
     "forget_calls",
     "hook_health",

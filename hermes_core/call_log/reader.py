@@ -82,6 +82,13 @@ class HookReport(NamedTuple):
     paused: int
 
 
+class CalledNames(NamedTuple):
+    """What was called, by name."""
+
+    providers: tuple[str, ...]
+    hooks: tuple[str, ...]
+
+
 class LostCalls(NamedTuple):
     """Calls that are missing in the log, since more came than could be written.
 
@@ -138,6 +145,18 @@ def read_calls(
     with _reading(home) as database:
         found = [(number, LoggedCall(*row)) for number, *row in database.execute(query, values)]
     return sorted(found, key=lambda each: (each[1].at, each[0]))
+
+
+def called_names(home: Path) -> CalledNames:
+    """Return the providers and the hooks that occur in the log, sorted.
+
+    Raises:
+        DatabaseError: The log can't be read.
+    """
+    with _reading(home) as database:
+        rows = database.execute("SELECT DISTINCT provider, hook FROM calls").fetchall()
+    providers, hooks = (sorted({row[column] for row in rows}) for column in (0, 1))
+    return CalledNames(tuple(providers), tuple(hooks))
 
 
 def hook_health(home: Path, *, since: float) -> list[HookReport]:

@@ -111,7 +111,8 @@ def install_command(ctx: click.Context, /, spec: str, **options: Any) -> None:
         _install_package(source, manner)
     except NoSuchPackage as error:
         spelling = "check the spelling, or see: hermes-plugins search"
-        error.hint = suggestion(index, source.project) or spelling
+        # `_show_unknown` has asked.
+        error.hint = suggestion(index, source.project, asked=not manner.json) or spelling
         if known is not None:  # the spelling is right
             error.hint = (
                 "the plugin is known, but not in this package index; see PIP_INDEX_URL"

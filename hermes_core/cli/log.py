@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from hermes_core.call_log import LoggedCall, lost_calls, path_of, read_calls
+from hermes_core.call_log import LoggedCall, called_names, lost_calls, path_of, read_calls
 from hermes_core.cli.output import (
     Table,
     day_and_time,
@@ -25,6 +25,11 @@ from hermes_core.cli.output import (
     size,
 )
 from hermes_core.cli.providers import complete_name
+from hermes_core.cli.usage import did_you_mean
+from hermes_core.config import Selection
+from hermes_core.discovery import scan
+from hermes_core.errors import HermesError
+from hermes_core.hookspecs import MemoryHooks
 from hermes_core.storage.home import resolve_home
 
 _HEADER: Final = ("TIME", "PROVIDER", "HOOK", "OUTCOME", "TOOK", "BYTES", "ERROR")
@@ -115,6 +120,7 @@ def log_command(
     if rows:
         _print(Table(_HEADER), rows)
     else:
+        _refuse_misspelt(wanted)
         say(_nothing(wanted))
     if lost.calls:
         note(
@@ -129,6 +135,7 @@ def _follow(wanted: LogFilter, lines: int, json_wanted: bool) -> None:
     seen = _newest_number(wanted.home)
     rows = wanted.newest(lines)
     if not json_wanted and not rows and lines:
+        _refuse_misspelt(wanted)
         say(f"{_nothing(wanted)} Waiting for calls; press Ctrl-C to stop.")
     while True:
         if json_wanted:
@@ -163,6 +170,20 @@ def _pause(seconds: float) -> None:
     poll.register(sys.stdout.fileno(), 0)  # poll always reports an error or a hang-up
     if poll.poll(seconds * 1000):
         raise BrokenPipeError
+
+
+def _refuse_misspelt(wanted: LogFilter) -> None:
+    """Raise if a name that was given is unknown and looks like a known one."""
+    called = called_names(wanted.home)
+    # What was not called yet, or not since the oldest call in the log, is known as well.
+    installed = [each.name for each in scan(wanted.home, Selection())] if wanted.provider else []
+    hooks = [each for each in vars(MemoryHooks) if not each.startswith("_")]
+    for label, name, known in (
+        ("provider", wanted.provider, {*called.providers, *installed}),
+        ("hook", wanted.hook, {*called.hooks, *hooks}),
+    ):
+        if name and name not in known and (hint := did_you_mean(name, known)):
+            raise HermesError(f"the log has no call of the {label} {name}", hint=hint)
 
 
 def _nothing(wanted: LogFilter) -> str:

@@ -337,13 +337,16 @@ def refuse_stranger(index: PluginIndex, project: str, spec: str) -> None:
     )
 
 
-def suggestion(index: PluginIndex, name: str, installed: Sequence[str] = ()) -> str:
+def suggestion(
+    index: PluginIndex, name: str, installed: Sequence[str] = (), *, asked: bool = False
+) -> str:
     """What to do if nothing of that name is installed; "" if the index does not help.
 
     Args:
         index: The known plugins.
         name: What was asked for.
         installed: The installed providers that look like it.
+        asked: Whether the person was asked already which name they meant.
     """
     if same := index.find(name):
         chosen = choose(same)
@@ -354,11 +357,12 @@ def suggestion(index: PluginIndex, name: str, installed: Sequence[str] = ()) -> 
     close = nearest(split_choice(name)[0], [*installed, *near])[:2]
     if not close or close[0] in installed:
         return ""  # an installed one is the better guess, and the error has it already
-    guess = f"did you mean {' or '.join(close)}?"
+    guess = f"did you mean {' or '.join(close)}? To install it"
+    guess = f"to install {close[0]}" if asked else guess
     chosen = choose(index.named(close[0]))
     if chosen is None or chosen.published:
-        return f"{guess} To install it: hermes-plugins install {close[0]}"
-    return f"{guess} To install it, {index.install_steps(chosen)}"
+        return f"{guess}: hermes-plugins install {close[0]}"
+    return f"{guess}, {index.install_steps(chosen)}"
 
 
 # -- updating ----------------------------------------------------------------------------------

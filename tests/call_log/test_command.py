@@ -126,6 +126,27 @@ def test_a_filter_that_leaves_nothing_says_so(machine):
     assert machine.run("log", "--failed").done().out == "The log has no such call.\n"
 
 
+@pytest.mark.parametrize("more", [(), ("--follow",)])
+@pytest.mark.parametrize(
+    ("option", "typed", "meant"),
+    [("--provider", "sampel", "sample"), ("--hook", "prefetchh", "prefetch")],
+)
+def test_a_misspelt_name_is_an_error_with_the_nearest_one(machine, option, typed, meant, more):
+    write(machine.home, A_CALL._replace(provider="sample", hook="prefetch"))
+    text = machine.run("log", option, typed, *more).failed()
+    assert typed in text
+    assert f"hint: did you mean {meant}" in text
+
+
+@pytest.mark.parametrize(
+    "options", [("--provider", "zzz"), ("--provider", "samples"), ("--hook", "queue_prefetch")]
+)
+def test_what_was_not_called_yet_is_no_error(machine, options):
+    machine.add_directory("samples")
+    write(machine.home, A_CALL._replace(provider="sample", hook="prefetch"))
+    assert machine.run("log", *options).done().out == "The log has no such call.\n"
+
+
 @pytest.mark.parametrize("lines", ["-1", "many"])
 def test_a_number_of_lines_that_is_none_is_refused(machine, lines):
     assert "--lines" in machine.run("log", "-n", lines).misused()

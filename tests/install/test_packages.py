@@ -143,6 +143,14 @@ def test_what_can_not_be_installed_is_told_in_one_line(shop: Venv, spec, said):
     assert shop.installed() == set()
 
 
+def test_a_misspelt_name_is_asked_about_once(shop: Venv):
+    result = shop.run("install", "honcko", "--yes")
+    assert result.failed().startswith("hermes-plugins: honcko: the package index has no honcko")
+    assert (result.out + result.err).lower().count("did you mean honcho?") == 1
+    assert "hint: to install honcho, " in result.err
+    assert "hint: did you mean honcho?" in shop.run("install", "honcko", "--yes", "--json").err
+
+
 def test_an_index_that_can_not_be_reached_is_not_taken_for_one_without_the_package(shop: Venv):
     unreachable = {
         "PIP_NO_INDEX": None,
