@@ -117,6 +117,17 @@ class Past:
                 self.said.append(text)
         archive.close()
 
+    def append(self, session: str, *said: tuple[str, str, float]) -> None:
+        """Messages that come later to a conversation: each a role, a text and a time."""
+        archive = open_archive(self.home)
+        facts = SessionFacts(session, "cli", profile="default", started=said[0][2])
+        archive.append(facts, [NewMessage(*each) for each in said])
+        archive.close()
+
+    def delete(self, session: str) -> None:
+        """Delete a conversation."""
+        self.machine.run("sessions", "delete", session, "--yes").done()
+
     def note(self, *texts: str) -> None:
         for text in texts:
             self.machine.run("memory", "add", text).done()
