@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
-from hermes_core.checkup.deliveries import ActiveProvider, active_provider
+from hermes_core.checkup.deliveries import ActiveProvider, active_provider, is_nearly_full
 from hermes_core.checkup.doctor import Finding, start_provider
 from hermes_core.checkup.recall_sample import (
     CONTROL,
@@ -83,6 +83,11 @@ _SAMPLE: Final = 5
 _RECALL_SECONDS: Final = 10.0
 #: So many turns of a session are looked at for one that can be judged.
 _CANDIDATES: Final = 10
+
+_FULL: Final = "the outbox is full of writes that failed"
+_FULL_HINT: Final = (
+    "retry or drop them (see: hermes-plugins outbox list), or raise memory.outbox.max_mb"
+)
 
 #: Seconds for a turn at a provider that was never called here.
 _GUESS: Final = 0.25
@@ -146,6 +151,11 @@ class ReplayResult:
     sampled: int = 0
     recalled: int = 0
     unjudged: int = 0
+
+    @property
+    def hint(self) -> str:
+        """What to do before it can go on; "" for nothing."""
+        return _FULL_HINT if self.reason == _FULL else ""
 
     @property
     def undelivered(self) -> int:
@@ -280,6 +290,23 @@ class ReplayRequest:
     grants: tuple[str, ...] = ()
     since: float | None = None
     parent: int = field(default_factory=os.getpid)
+
+
+def crowded_by(config: Config, target: ProviderKey) -> str:
+    """The provider whose writes fill the outbox, so that another one gets no new turns; or ""."""
+    store = admin.open_store(config, set_aside=False)
+    try:
+        if not store.database.exists:
+            return ""
+        report = admin.report(store)
+    finally:
+        store.close()
+    most = max(
+        report.backlogs, key=lambda each: each.waiting + each.skipped + each.failed, default=None
+    )
+    if most is None or ActiveProvider(*target).owns(most) or not is_nearly_full(report):
+        return ""
+    return most.provider
 
 
 def run_replay(
@@ -555,8 +582,10 @@ class _Replayer:
             each._replace(attempts=int(self._replay.looks_up or each.event_id in again))
             for each, _ in batch
         ]
-        if writes and not admin.add_writes(self._store, writes):
-            return "the outbox is full (see: hermes-plugins outbox status)"
+        # Each batch is delivered before the next. So the limit is only for what failed: the backlog
+        # of the previous provider must not prevent leaving it.
+        if writes and not admin.add_writes(self._store, writes, only=self._replay.target):
+            return _FULL
         self._handed.finish(events)
         self._replay = save_replay(self._config.home, after)
         return self._delivered() or self._all_refused(events)

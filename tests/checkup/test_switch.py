@@ -421,7 +421,7 @@ def test_killed_while_a_changed_turn_is_stored_it_arrives_once(
     past.machine.run("switch", "beta", "--replay").done()
     past.append("s2", ("assistant", "more", 1_700_102_022.0))
 
-    def killed(*given: object) -> None:
+    def killed(*given: object, **_: object) -> None:
         if given[-1]:  # a run begins by noting what an earlier one has stored
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -505,9 +505,41 @@ def test_the_same_time_for_every_turn_of_an_import_loses_none(past: Past) -> Non
 
 
 def test_a_small_outbox_is_enough(past: Past) -> None:
-    past.configure(outbox_max_mb=0.1)
+    past.configure(outbox={"max_mb": 0.1})
     past.talk("long", 300, 1_600_000_000.0)
     past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_a_turn_that_is_larger_than_the_outbox_arrives_and_so_do_the_others(past: Past) -> None:
+    past.configure(outbox={"max_mb": 0.1})
+    past.talk("large", 2, 1_600_000_000.0, answer="word " * 50_000)
+    past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_an_outbox_full_of_the_previous_provider_does_not_prevent_the_switch(past: Past) -> None:
+    past.configure(outbox={"max_mb": 0.2})
+    past.fill_outbox("alpha")
+    result = past.machine.run("switch", "beta", "--replay")
+    assert result.code == 0, result
+    assert Counter(past.arrived()) == Counter(past.said)
+    assert past.active == "beta"
+    assert "outbox is full of writes for alpha: new turns may not reach beta" in result.err
+    assert "hint: raise memory.outbox.max_mb in config.yaml" in result.err
+
+
+def test_an_outbox_full_of_what_the_new_provider_refused_says_what_helps(past: Past) -> None:
+    past.configure(outbox={"max_mb": 0.2})
+    past.fill_outbox("beta", failed=True)
+    past.configure(outbox={"max_mb": 0.05})
+    error = past.machine.run("switch", "beta", "--replay").failed()
+    assert "0 of 12 turns and notes arrived" in error
+    assert "the outbox is full of writes that failed" in error
+    helps = "retry or drop them (see: hermes-plugins outbox list), or raise memory.outbox.max_mb"
+    assert f"{helps}; then run: hermes-plugins switch beta --replay" in error
+    past.configure(outbox={"max_mb": 1})
+    past.machine.run("switch", "beta", "--replay")
     assert Counter(past.arrived()) == Counter(past.said)
 
 

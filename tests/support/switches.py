@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
+from hermes_core.config import load_config
+from hermes_core.outbox import StreamKey, admin
+from hermes_core.outbox.admin import NewWrite
+from hermes_core.session import SessionContext
 from support.archives import open_archive
 from support.commands import Machine
 from support.storages import Storage
@@ -132,12 +137,27 @@ class Past:
         for text in texts:
             self.machine.run("memory", "add", text).done()
 
-    def limit(self, count: int | None) -> None:
+    def fill_outbox(self, provider: str, *, failed: bool = False) -> None:
+        """Store writes for a provider until there is no room for another."""
+        store = admin.open_store(load_config(self.home), set_aside=True)
+        live = SessionContext.from_keywords("live", {"platform": "cli"})
+        key = StreamKey.of(provider, "directory", live)
+        payload = json.dumps({"user_content": "q", "assistant_content": "x" * 3000})
+        for number in count():
+            if not admin.add_write(store, NewWrite(key, str(number), payload, 1.0)):
+                break
+        for each in admin.entries(store) if failed else ():
+            write = store.next_waiting(each.stream)
+            assert write is not None
+            store.mark_failed(write, "not like this", 0.0, permanently=True)
+        store.close()
+
+    def limit(self, rows: int | None) -> None:
         """From so many rows on, beta is down; None for never."""
-        if count is None:
+        if rows is None:
             (self.home / "limit").unlink()
         else:
-            (self.home / "limit").write_text(str(count))
+            (self.home / "limit").write_text(str(rows))
 
     def rows(self, kind: str = "turn", name: str = "beta") -> list[dict[str, Any]]:
         """What has arrived."""
