@@ -104,6 +104,7 @@ class Estimate:
         characters: How long turns and notes are.
         imported: How many of the turns were imported.
         left_out: Turns of cron jobs and subagents, which no provider gets.
+        unanswered: Messages at the end of a session that got no answer yet; they are left out, too.
         seconds: How long it would take.
         measured: Whether that is by calls of this provider that were made before.
         looks_up: Whether the provider was used here before, so that it looks each turn up.
@@ -117,6 +118,7 @@ class Estimate:
     characters: int = 0
     imported: int = 0
     left_out: int = 0
+    unanswered: int = 0
     seconds: float = 0.0
     measured: bool = False
     looks_up: bool = False
@@ -237,6 +239,7 @@ def estimate(config: Config, target: ProviderKey, since: float | None) -> Estima
             sessions=found.sessions + bool(turns),
             characters=found.characters + sum(map(_length, turns)),
             imported=found.imported + (len(turns) if session.is_imported else 0),
+            unanswered=found.unanswered + session.unanswered(),
         )
     with closing(ReplayedTurns(config.home, replay.key, replay.began)) as handed:
         notes = [] if replay.has_notes else _notes_ahead(config, replay, handed)

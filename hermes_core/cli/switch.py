@@ -269,10 +269,12 @@ def _print_estimate(found: Estimate) -> None:
     say_field("notes", f"{found.notes:,}", _WIDTH)
     if found.waiting:
         say_field("waiting", f"{writes(found.waiting)} in the outbox", _WIDTH)
-    if found.left_out:
-        say_field(
-            "left out", f"{amount(found.left_out, 'turn')} of cron jobs and subagents", _WIDTH
-        )
+    left_out = [
+        *([f"{amount(found.left_out, 'turn')} of cron jobs and subagents"] * bool(found.left_out)),
+        *([f"{amount(found.unanswered, 'message')} without an answer"] * bool(found.unanswered)),
+    ]
+    if left_out:
+        say_field("left out", ", ".join(left_out), _WIDTH)
     if not (found.turns or found.notes or found.waiting):
         say_field("time", "nothing to send", _WIDTH)
         return

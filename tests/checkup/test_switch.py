@@ -251,6 +251,24 @@ def test_what_was_imported_after_a_replay_arrives_once_and_in_order(past: Past) 
     assert len(past.attempts()) == calls + 3
 
 
+def test_a_message_without_an_answer_arrives_with_the_next_question(past: Past) -> None:
+    start = 1_750_000_000.0
+    said = ["Are you there?", "My cat is Tom.", "My cat is Tom.", "How old is he?"]
+    past.append("s9", *(("user", text, start + at) for at, text in enumerate(said)))
+    told = past.machine.run("switch", "beta", "--replay", "--dry-run").done()
+    assert "turns:    12 turns in 4 sessions, 360 characters" in told.lines
+    assert "left out: 4 messages without an answer" in told.lines
+    past.append("s9", ("assistant", "Five.", start + 5), ("user", "And Rex?", start + 6))
+    past.talk("c", 2, start, source="cron")
+    told = past.machine.run("switch", "beta", "--replay").done()
+    assert "turns:    13 turns in 5 sessions" in told.out
+    both = "2 turns of cron jobs and subagents, 1 message without an answer"
+    assert f"left out: {both}" in told.lines
+    (row,) = [each for each in past.rows() if each["session"] == "s9"]
+    assert row["said"] == "Are you there?\n\nMy cat is Tom.\n\nHow old is he?"
+    assert (row["answered"], row["at"]) == ("Five.", start + 3)
+
+
 def test_a_turn_that_grew_since_the_last_replay_is_sent_once_more(past: Past) -> None:
     past.append("s9", ("user", "how?", 1_750_000_000.0), ("assistant", "wait", 1_750_000_001.0))
     past.machine.run("switch", "beta", "--replay").done()
