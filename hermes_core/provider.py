@@ -492,9 +492,11 @@ class PastSession(NamedTuple):
         session: Its id, as the host called it.
         keywords: Those of ``initialize``, as far as they are known.
         turns: Reads its turns: for each the arguments of ``sync_turn``, and ``at``, its time.
+            A message without an answer is part of the next question.
         place: Its start and its id, the order of sessions.
         is_primary: Whether it is of the agent itself, not of a job or a subagent.
         is_imported: Whether it was imported.
+        unanswered: Counts the messages at its end that got no answer, which are in no turn.
     """
 
     session: str
@@ -503,6 +505,7 @@ class PastSession(NamedTuple):
     place: tuple[float, str] = (0.0, "")
     is_primary: bool = True
     is_imported: bool = False
+    unanswered: Callable[[], int] = int
 
 
 class PastNote(NamedTuple):

@@ -240,7 +240,7 @@ def outbox_warnings(report: OutboxReport) -> list[Problem]:
         if each.missed:
             what = f"no room was left for {writes(each.missed)} for {each.provider}"
             found.append(Problem(what, "run: hermes-plugins outbox backfill"))
-    if report.bytes > _FULL * report.max_bytes:
+    if is_nearly_full(report):
         what = f"the outbox is {100 * report.bytes / report.max_bytes:.0f} % full"
         found.append(Problem(what, "see: hermes-plugins outbox status"))
     found += [
@@ -251,6 +251,11 @@ def outbox_warnings(report: OutboxReport) -> list[Problem]:
         for name in report.damaged
     ]
     return found
+
+
+def is_nearly_full(report: OutboxReport) -> bool:
+    """Whether there will soon be no room for another turn."""
+    return report.bytes > _FULL * report.max_bytes
 
 
 def writes(count: int) -> str:

@@ -22,11 +22,11 @@ from functools import partial
 from hashlib import blake2b
 from json import dumps
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
-from hermes_core.checkup.deliveries import ActiveProvider, active_provider
+from hermes_core.checkup.deliveries import ActiveProvider, active_provider, is_nearly_full
 from hermes_core.checkup.doctor import Finding, start_provider
 from hermes_core.checkup.recall_sample import (
     CONTROL,
@@ -37,8 +37,10 @@ from hermes_core.checkup.recall_sample import (
 )
 from hermes_core.checkup.replayed_turns import (
     REPLAYS,
+    KnownTurn,
     Replay,
     ReplayedTurns,
+    content_of,
     replays,
     save_replay,
 )
@@ -60,8 +62,8 @@ from hermes_core.outbox.records import ProviderKey, turn_id
 from hermes_core.provider import BuiltinMethods, PastNote, PastSession
 from hermes_core.session import SessionContext
 
-#: A turn of the archive, with its event id.
-_Turn = tuple[str, Mapping[str, Any]]
+#: A turn of the archive, with what is known of it.
+_Turn = tuple[KnownTurn, Mapping[str, Any]]
 
 #: A batch: small enough for any outbox, and for a progress that a person can see.
 _BATCH: Final = 256
@@ -82,6 +84,11 @@ _RECALL_SECONDS: Final = 10.0
 #: So many turns of a session are looked at for one that can be judged.
 _CANDIDATES: Final = 10
 
+_FULL: Final = "the outbox is full of writes that failed"
+_FULL_HINT: Final = (
+    "retry or drop them (see: hermes-plugins outbox list), or raise memory.outbox.max_mb"
+)
+
 #: Seconds for a turn at a provider that was never called here.
 _GUESS: Final = 0.25
 
@@ -97,6 +104,7 @@ class Estimate:
         characters: How long turns and notes are.
         imported: How many of the turns were imported.
         left_out: Turns of cron jobs and subagents, which no provider gets.
+        unanswered: Messages at the end of a session that got no answer yet; they are left out, too.
         seconds: How long it would take.
         measured: Whether that is by calls of this provider that were made before.
         looks_up: Whether the provider was used here before, so that it looks each turn up.
@@ -110,6 +118,7 @@ class Estimate:
     characters: int = 0
     imported: int = 0
     left_out: int = 0
+    unanswered: int = 0
     seconds: float = 0.0
     measured: bool = False
     looks_up: bool = False
@@ -144,6 +153,11 @@ class ReplayResult:
     sampled: int = 0
     recalled: int = 0
     unjudged: int = 0
+
+    @property
+    def hint(self) -> str:
+        """What to do before it can go on; "" for nothing."""
+        return _FULL_HINT if self.reason == _FULL else ""
 
     @property
     def undelivered(self) -> int:
@@ -225,6 +239,7 @@ def estimate(config: Config, target: ProviderKey, since: float | None) -> Estima
             sessions=found.sessions + bool(turns),
             characters=found.characters + sum(map(_length, turns)),
             imported=found.imported + (len(turns) if session.is_imported else 0),
+            unanswered=found.unanswered + session.unanswered(),
         )
     with closing(ReplayedTurns(config.home, replay.key, replay.began)) as handed:
         notes = [] if replay.has_notes else _notes_ahead(config, replay, handed)
@@ -278,6 +293,23 @@ class ReplayRequest:
     grants: tuple[str, ...] = ()
     since: float | None = None
     parent: int = field(default_factory=os.getpid)
+
+
+def crowded_by(config: Config, target: ProviderKey) -> str:
+    """The provider whose writes fill the outbox, so that another one gets no new turns; or ""."""
+    store = admin.open_store(config, set_aside=False)
+    try:
+        if not store.database.exists:
+            return ""
+        report = admin.report(store)
+    finally:
+        store.close()
+    most = max(
+        report.backlogs, key=lambda each: each.waiting + each.skipped + each.failed, default=None
+    )
+    if most is None or ActiveProvider(*target).owns(most) or not is_nearly_full(report):
+        return ""
+    return most.provider
 
 
 def run_replay(
@@ -368,16 +400,23 @@ def _ahead(config: Config, replay: Replay) -> Iterator[tuple[PastSession, list[_
 
 
 def _turns_ahead(replay: Replay, session: PastSession, handed: ReplayedTurns) -> list[_Turn]:
-    """The turns of a session that are still to be handed over, each with its event id."""
+    """The turns of a session that are still to be handed over."""
+    return [each for each in _turns(replay, session, handed) if not each[0].is_done]
+
+
+def _turns(replay: Replay, session: PastSession, handed: ReplayedTurns) -> list[_Turn]:
+    """The turns of a session, each with what is known of it."""
     context = SessionContext.from_keywords(session.session, session.keywords)
     key = StreamKey.of(*replay.target, context)
     seen: Counter[float] = Counter()
-    turns: list[_Turn] = []
-    for turn in session.turns():
-        turns.append((turn_id(key, turn["at"], seen[turn["at"]]), turn))
-        seen[turn["at"]] += 1
-    done = handed.done([event for event, _ in turns])
-    return [each for each in turns if each[0] not in done]
+    turns = list(session.turns())
+    ids: list[tuple[str, str]] = []
+    for turn in turns:
+        at = turn["at"]
+        content = content_of(turn_id(key, at), turn["user_content"], turn["assistant_content"])
+        ids.append((turn_id(key, at, seen[at]), content))
+        seen[at] += 1
+    return list(zip(handed.find(ids), turns, strict=True))
 
 
 def _notes_ahead(config: Config, replay: Replay, handed: ReplayedTurns) -> list[PastNote]:
@@ -428,6 +467,18 @@ def replay_in_child(home: Path, wanted: ReplayRequest) -> Iterator[ReplayResult]
             yield worker.run()
         finally:
             worker.close()
+
+
+class _PastWrite(NamedTuple):
+    """A turn or a note as a write.
+
+    Attributes:
+        write: The write.
+        content: The hash of a turn's content; "" for a note, whose event id has it.
+    """
+
+    write: NewWrite
+    content: str = ""
 
 
 class _Replayer:
@@ -493,18 +544,21 @@ class _Replayer:
 
     def _pass(self) -> str:
         """Hand over the turns of one period; why it ended early, or ""."""
-        batch: list[NewWrite] = []
+        batch: list[_PastWrite] = []
         cursor = self._replay
         present = {each.event_id for each in admin.entries(self._store)}
         for session in _sessions(self._config, cursor):
             if not session.is_primary:
                 continue
             key = admin.key_of(self._store, cursor.target, session)
-            for event, turn in _turns_ahead(self._replay, session, self._handed):
-                if event in present:
+            turns = _turns(self._replay, session, self._handed)
+            self._handed.add_contents(known for known, _ in turns if known.is_done)
+            for known, turn in turns:
+                if known.is_done or known.event in present:
                     continue
                 payload = admin.turn_payload(turn, session.session, self._mask)
-                batch.append(NewWrite(key, event, payload, turn["at"]))
+                write = NewWrite(key, known.event, payload, turn["at"])
+                batch.append(_PastWrite(write, known.content))
                 cursor = replace(
                     cursor,
                     turns=cursor.turns + 1,
@@ -516,31 +570,33 @@ class _Replayer:
                     batch = []
         return self._hand_over(batch, cursor)
 
-    def _is_full(self, batch: Sequence[NewWrite]) -> bool:
-        size = sum(len(each.payload) for each in batch)
+    def _is_full(self, batch: Sequence[_PastWrite]) -> bool:
+        size = sum(len(each.write.payload) for each in batch)
         return len(batch) >= _BATCH or size > self._store.max_bytes / _BATCH_SHARE
 
-    def _hand_over(self, batch: Sequence[NewWrite], after: Replay) -> str:
+    def _hand_over(self, batch: Sequence[_PastWrite], after: Replay) -> str:
         """Store a batch, note that it is, and deliver it; why that failed, or ""."""
-        events = [each.event_id for each in batch]
+        contents = {each.write.event_id: each.content for each in batch}
+        events = [*contents]
         # A run that was interrupted may have stored these.
         again = self._handed.begun(events)
-        self._handed.begin(events)
+        self._handed.begin(contents)
         writes = [
             each._replace(attempts=int(self._replay.looks_up or each.event_id in again))
-            for each in batch
+            for each, _ in batch
         ]
-        if writes and not admin.add_writes(self._store, writes):
-            return "the outbox is full (see: hermes-plugins outbox status)"
+        # Each batch is delivered before the next. So the limit is only for what failed: the backlog
+        # of the previous provider must not prevent leaving it.
+        if writes and not admin.add_writes(self._store, writes, only=self._replay.target):
+            return _FULL
         self._handed.finish(events)
         self._replay = save_replay(self._config.home, after)
-        return self._delivered() or self._all_refused(batch)
+        return self._delivered() or self._all_refused(events)
 
-    def _all_refused(self, batch: Sequence[NewWrite]) -> str:
+    def _all_refused(self, events: Sequence[str]) -> str:
         """Why to stop, if nothing of a batch was accepted."""
-        wanted = {each.event_id for each in batch}
-        left = [each for each in admin.entries(self._store) if each.event_id in wanted]
-        return left[-1].error if batch and len(left) == len(batch) else ""
+        left = [each for each in admin.entries(self._store) if each.event_id in events]
+        return left[-1].error if events and len(left) == len(events) else ""
 
     def _notes(self) -> str:
         """Hand over the notes that are there now, before the turns."""
@@ -558,10 +614,11 @@ class _Replayer:
         )
         return self._hand_over([self._note(each) for each in notes], cursor)
 
-    def _note(self, note: PastNote) -> NewWrite:
+    def _note(self, note: PastNote) -> _PastWrite:
         key, event = _note_key(self._replay, note), _note_event(self._replay, note)
         payload = dumps(self._mask(note.change), default=str)
-        return NewWrite(key, event, payload, note.at or time.time(), "on_memory_write")
+        at = note.at or time.time()
+        return _PastWrite(NewWrite(key, event, payload, at, "on_memory_write"))
 
     def _mask(self, value: Any) -> Any:
         return self._redactor.redact(value).value

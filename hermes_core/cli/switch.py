@@ -17,6 +17,7 @@ from hermes_core.checkup.switch import (
     Estimate,
     ReplayRequest,
     ReplayResult,
+    crowded_by,
     estimate,
     has_more,
     prove,
@@ -163,6 +164,10 @@ class _Switch:
             )  # fmt: skip
             return works
         self._print(result, before)
+        if crowd := crowded_by(self.config, self._target):
+            what = f"the outbox is full of writes for {plain(crowd)}"
+            warn(f"{what}: new turns may not reach {plain(self.info.name)}")
+            note("hint: raise memory.outbox.max_mb in config.yaml")
         if before:
             for each in agents:
                 hint = f"restart it, then run `{self._continue}`"
@@ -216,7 +221,8 @@ class _Switch:
         return result
 
     def _fail(self, result: ReplayResult, total: int) -> None:
-        arrived = result.turns + result.notes - result.undelivered
+        # More may have failed: what agents wrote to it when it was active before.
+        arrived = max(result.turns + result.notes - result.undelivered, 0)
         text = (
             f"{self.info.name}: {arrived:,} of {max(total, arrived):,} turns and notes arrived, "
             f"{writes(result.waiting)} waiting in the outbox: {result.reason}"
@@ -228,7 +234,8 @@ class _Switch:
             )  # fmt: skip
             raise click.exceptions.Exit(1)
         stays = f"{self._before} stays active; " if self._before else ""
-        raise HermesError(text, hint=f"{stays}to continue, run: {self._continue}")
+        first = f"{result.hint}; then run" if result.hint else "to continue, run"
+        raise HermesError(text, hint=f"{stays}{first}: {self._continue}")
 
     # -- output -----------------------------------------------------------------------------
 
@@ -262,10 +269,12 @@ def _print_estimate(found: Estimate) -> None:
     say_field("notes", f"{found.notes:,}", _WIDTH)
     if found.waiting:
         say_field("waiting", f"{writes(found.waiting)} in the outbox", _WIDTH)
-    if found.left_out:
-        say_field(
-            "left out", f"{amount(found.left_out, 'turn')} of cron jobs and subagents", _WIDTH
-        )
+    left_out = [
+        *([f"{amount(found.left_out, 'turn')} of cron jobs and subagents"] * bool(found.left_out)),
+        *([f"{amount(found.unanswered, 'message')} without an answer"] * bool(found.unanswered)),
+    ]
+    if left_out:
+        say_field("left out", ", ".join(left_out), _WIDTH)
     if not (found.turns or found.notes or found.waiting):
         say_field("time", "nothing to send", _WIDTH)
         return

@@ -357,13 +357,25 @@ def add_write(store: OutboxStore, write: NewWrite) -> bool:
     return add_writes(store, [write])
 
 
-def add_writes(store: OutboxStore, writes: Sequence[NewWrite]) -> bool:
-    """Store writes in their order, all or none of them; False if there is no room."""
+def add_writes(
+    store: OutboxStore, writes: Sequence[NewWrite], only: ProviderKey | None = None
+) -> bool:
+    """Store writes in their order, all or none of them; False if there is no room.
+
+    Args:
+        store: The outbox.
+        writes: What to store.
+        only: Count only what this provider has there: what waits for another one takes no room.
+            The last writes that are stored may exceed the limit, so that a large one fits.
+    """
     size = sum(len(each.payload) for each in writes)
 
     def work(connection: Connection) -> bool:
         # Measured each time, unlike in `OutboxStore.put`: no turn waits for this.
-        if store.database.used_bytes(connection) + size > store.max_bytes:
+        if only is not None:
+            if _bytes_of(store, connection, only) >= store.max_bytes:
+                return False
+        elif store.database.used_bytes(connection) + size > store.max_bytes:
             return False
         for key, group in groupby(writes, key=lambda each: each.key):
             stream = store.database.add_stream(connection, key)
@@ -379,6 +391,17 @@ def add_writes(store: OutboxStore, writes: Sequence[NewWrite]) -> bool:
         return True
 
     return store.database.change(work)
+
+
+def _bytes_of(store: OutboxStore, connection: Connection, provider: ProviderKey) -> int:
+    """How much the writes for a provider need, without those that were missed."""
+    own = store.database.of_home("writes")
+    found = connection.execute(
+        "SELECT coalesce(sum(length(payload)), 0) FROM writes JOIN streams ON streams.id = stream "
+        f"WHERE {own} AND provider = ? AND owner = ? AND state != 'missed'",
+        provider,
+    )
+    return int(found.fetchone()[0])
 
 
 def was_used(store: OutboxStore, provider: ProviderKey) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from hermes_core import MemoryManager
 from hermes_core.checkup import switch
 from hermes_core.checkup.replayed_turns import ReplayedTurns
 from hermes_core.cli import switch as cli_switch
+from hermes_core.outbox import admin
 
 pytestmark = pytest.mark.usefixtures("few_distributions", "forked_children")
 
@@ -247,6 +250,88 @@ def test_what_was_imported_after_a_replay_arrives_once_and_in_order(past: Past) 
     assert len(past.attempts()) == calls + 3
 
 
+def test_a_message_without_an_answer_arrives_with_the_next_question(past: Past) -> None:
+    start = 1_750_000_000.0
+    said = ["Are you there?", "My cat is Tom.", "My cat is Tom.", "How old is he?"]
+    past.append("s9", *(("user", text, start + at) for at, text in enumerate(said)))
+    told = past.machine.run("switch", "beta", "--replay", "--dry-run").done()
+    assert "turns:    12 turns in 4 sessions, 360 characters" in told.lines
+    assert "left out: 4 messages without an answer" in told.lines
+    past.append("s9", ("assistant", "Five.", start + 5), ("user", "And Rex?", start + 6))
+    past.talk("c", 2, start, source="cron")
+    told = past.machine.run("switch", "beta", "--replay").done()
+    assert "turns:    13 turns in 5 sessions" in told.out
+    both = "2 turns of cron jobs and subagents, 1 message without an answer"
+    assert f"left out: {both}" in told.lines
+    (row,) = [each for each in past.rows() if each["session"] == "s9"]
+    assert row["said"] == "Are you there?\n\nMy cat is Tom.\n\nHow old is he?"
+    assert (row["answered"], row["at"]) == ("Five.", start + 3)
+
+
+def test_a_turn_that_grew_since_the_last_replay_is_sent_once_more(past: Past) -> None:
+    past.append("s9", ("user", "how?", 1_750_000_000.0), ("assistant", "wait", 1_750_000_001.0))
+    past.machine.run("switch", "beta", "--replay").done()
+    past.append("s9", ("assistant", "Like this.", 1_750_000_002.0))
+    told = past.machine.run("switch", "beta", "--replay", "--dry-run").done().out
+    assert "turns:    1 turn in 1 session" in told
+    for _ in range(2):
+        past.machine.run("switch", "beta", "--replay").done()
+        own = [each for each in past.rows() if each["session"] == "s9"]
+        assert [each["answered"] for each in own] == ["wait", "Like this."]
+        assert len({each["id"] for each in own}) == 2
+    assert len(past.attempts()) == len(past.said) + 2
+
+
+def test_other_turns_with_the_times_of_deleted_ones_are_sent(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    past.delete("s1")
+    past.talk("s1", 3, 1_700_001_000.0, said="another")
+    for _ in range(2):
+        past.machine.run("switch", "beta", "--replay").done()
+        assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_turns_of_one_time_are_not_sent_again_if_another_comes_before_them(past: Past) -> None:
+    def talk(*texts: str) -> None:
+        roles = ("user", "assistant")
+        past.append("old", *((role, text, 5.0) for text in texts for role in roles))
+
+    talk("a", "b", "b")
+    past.machine.run("switch", "beta", "--replay").done()
+    past.delete("old")
+    talk("new", "b", "a", "b", "b")
+    for _ in range(2):
+        past.machine.run("switch", "beta", "--replay").done()
+        assert sorted(each["said"] for each in past.rows() if each["session"] == "old") == [
+            *("a", "b", "b", "b", "new")
+        ]
+
+
+def test_a_changed_turn_is_looked_up_by_its_own_id(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    past.append("s2", ("assistant", "more", 1_700_102_022.0))
+    past.machine.run("switch", "beta", "--replay").done()
+    assert len(past.rows()) == len(past.said) + 1
+    (past.home / "switch.json").unlink()  # all of it once more: the provider has to look
+    past.machine.run("switch", "beta", "--replay").done()
+    assert len(past.rows()) == len(past.said) + 1
+
+
+def test_a_list_of_the_first_format_goes_on(past: Past) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    with closing(sqlite3.connect(past.home / "switch.db")) as database, database:
+        database.execute("DROP INDEX handed_content")
+        database.execute("ALTER TABLE handed DROP COLUMN content")
+        database.execute("PRAGMA user_version = 1")
+    calls = len(past.attempts())
+    past.machine.run("switch", "beta", "--replay").done()
+    assert len(past.attempts()) == calls
+    past.append("s2", ("assistant", "more", 1_700_102_022.0))
+    past.machine.run("switch", "beta", "--replay").done()
+    assert past.rows()[-1]["answered"] == "more"
+    assert len(past.attempts()) == calls + 1
+
+
 def test_what_was_imported_while_a_replay_was_interrupted_arrives_too(past: Past) -> None:
     past.limit(7)
     past.machine.run("switch", "beta", "--replay").failed()
@@ -346,6 +431,28 @@ def test_without_its_journal_a_replay_begins_again_and_the_provider_looks_each_t
 
 
 @posix_only
+@pytest.mark.parametrize("stored", [False, True])
+def test_killed_while_a_changed_turn_is_stored_it_arrives_once(
+    past: Past, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    past.machine.run("switch", "beta", "--replay").done()
+    past.append("s2", ("assistant", "more", 1_700_102_022.0))
+
+    def killed(*given: object, **_: object) -> None:
+        if given[-1]:  # a run begins by noting what an earlier one has stored
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((ReplayedTurns, "finish") if stored else (admin, "add_writes")), killed)
+        past.machine.run("switch", "beta", "--replay").failed()
+    past.append("s2", ("assistant", "even more", 1_700_102_023.0))
+    for _ in range(2):
+        past.machine.run("switch", "beta", "--replay").done()
+        own = [each["answered"] for each in past.rows() if each["said"] == "question2 of s2"]
+        assert own == ["answer2 to s2x2", *(["more"] if stored else []), "even more"]
+
+
+@posix_only
 @pytest.mark.parametrize("notes", [(), ("Likes tea.",)])
 def test_killed_after_a_batch_was_stored_it_is_not_sent_again(
     past: Past, monkeypatch: pytest.MonkeyPatch, notes: tuple[str, ...]
@@ -415,9 +522,41 @@ def test_the_same_time_for_every_turn_of_an_import_loses_none(past: Past) -> Non
 
 
 def test_a_small_outbox_is_enough(past: Past) -> None:
-    past.configure(outbox_max_mb=0.1)
+    past.configure(outbox={"max_mb": 0.1})
     past.talk("long", 300, 1_600_000_000.0)
     past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_a_turn_that_is_larger_than_the_outbox_arrives_and_so_do_the_others(past: Past) -> None:
+    past.configure(outbox={"max_mb": 0.1})
+    past.talk("large", 2, 1_600_000_000.0, answer="word " * 50_000)
+    past.machine.run("switch", "beta", "--replay").done()
+    assert Counter(past.arrived()) == Counter(past.said)
+
+
+def test_an_outbox_full_of_the_previous_provider_does_not_prevent_the_switch(past: Past) -> None:
+    past.configure(outbox={"max_mb": 0.2})
+    past.fill_outbox("alpha")
+    result = past.machine.run("switch", "beta", "--replay")
+    assert result.code == 0, result
+    assert Counter(past.arrived()) == Counter(past.said)
+    assert past.active == "beta"
+    assert "outbox is full of writes for alpha: new turns may not reach beta" in result.err
+    assert "hint: raise memory.outbox.max_mb in config.yaml" in result.err
+
+
+def test_an_outbox_full_of_what_the_new_provider_refused_says_what_helps(past: Past) -> None:
+    past.configure(outbox={"max_mb": 0.2})
+    past.fill_outbox("beta", failed=True)
+    past.configure(outbox={"max_mb": 0.05})
+    error = past.machine.run("switch", "beta", "--replay").failed()
+    assert "0 of 12 turns and notes arrived" in error
+    assert "the outbox is full of writes that failed" in error
+    helps = "retry or drop them (see: hermes-plugins outbox list), or raise memory.outbox.max_mb"
+    assert f"{helps}; then run: hermes-plugins switch beta --replay" in error
+    past.configure(outbox={"max_mb": 1})
+    past.machine.run("switch", "beta", "--replay")
     assert Counter(past.arrived()) == Counter(past.said)
 
 
@@ -432,18 +571,32 @@ def test_the_builtin_is_no_provider_to_switch_to(past: Past) -> None:
 
 @posix_only
 @pytest.mark.files_only  # each run begins with a copy of the home
+@pytest.mark.parametrize("grown", [False, True])
 @pytest.mark.parametrize(
     ("step", "most"), [(401, 5), pytest.param(7, 10_000, marks=pytest.mark.stress)]
 )
 def test_killed_anywhere_it_goes_on_and_each_arrives_once(
-    past: Past, request: pytest.FixtureRequest, tmp_path: Path, step: int, most: int
+    past: Past, request: pytest.FixtureRequest, step: int, most: int, grown: bool
 ) -> None:
     packages = request.getfixturevalue("_packages")
     past.note("Likes tea.", "Lives in Bonn.")
-    given = {"wanted": [*past.said, "Likes tea.", "Lives in Bonn."], "step": step, "most": most}
+    wanted = [*past.said, "Likes tea.", "Lives in Bonn."]
+    if grown:
+        past.machine.run("switch", "beta", "--replay").done()
+        for number in range(4):
+            past.append(f"s{number}", ("assistant", "more", 1_700_200_000.0))
+            wanted.append(f"question2 of s{number}")
+    given = {"wanted": wanted, "step": step, "most": most}
     script = Path(switch_kills.__file__)
     done = subprocess.run(
-        [sys.executable, script, past.home, tmp_path / "copy", json.dumps(given), packages],
+        [
+            sys.executable,
+            script,
+            past.home,
+            past.home.with_name("copy"),
+            json.dumps(given),
+            packages,
+        ],
         env={**past.machine.environment, "PYTHONPATH": str(script.parents[1])},
         capture_output=True,
         check=False,

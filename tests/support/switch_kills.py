@@ -18,7 +18,7 @@ from types import FrameType
 MOST = 1_000_000
 #: Calls are counted in these modules: each of their functions is a step.
 MODULES = (
-    *("checkup/switch.py", "checkup/handed.py", "checkup/journal.py", "beta/__init__.py"),
+    *("checkup/switch.py", "checkup/replayed_turns.py", "checkup/journal.py", "beta/__init__.py"),
     *("outbox/admin.py", "outbox/delivery.py", "outbox/store.py", "storage/files.py"),
 )
 

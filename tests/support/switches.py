@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from hermes_builtin.sessions.archive import NewMessage, SessionFacts
+from hermes_core.config import load_config
+from hermes_core.outbox import StreamKey, admin
+from hermes_core.outbox.admin import NewWrite
+from hermes_core.session import SessionContext
 from support.archives import open_archive
 from support.commands import Machine
 from support.storages import Storage
@@ -117,16 +122,42 @@ class Past:
                 self.said.append(text)
         archive.close()
 
+    def append(self, session: str, *said: tuple[str, str, float]) -> None:
+        """Messages that come later to a conversation: each a role, a text and a time."""
+        archive = open_archive(self.home)
+        facts = SessionFacts(session, "cli", profile="default", started=said[0][2])
+        archive.append(facts, [NewMessage(*each) for each in said])
+        archive.close()
+
+    def delete(self, session: str) -> None:
+        """Delete a conversation."""
+        self.machine.run("sessions", "delete", session, "--yes").done()
+
     def note(self, *texts: str) -> None:
         for text in texts:
             self.machine.run("memory", "add", text).done()
 
-    def limit(self, count: int | None) -> None:
+    def fill_outbox(self, provider: str, *, failed: bool = False) -> None:
+        """Store writes for a provider until there is no room for another."""
+        store = admin.open_store(load_config(self.home), set_aside=True)
+        live = SessionContext.from_keywords("live", {"platform": "cli"})
+        key = StreamKey.of(provider, "directory", live)
+        payload = json.dumps({"user_content": "q", "assistant_content": "x" * 3000})
+        for number in count():
+            if not admin.add_write(store, NewWrite(key, str(number), payload, 1.0)):
+                break
+        for each in admin.entries(store) if failed else ():
+            write = store.next_waiting(each.stream)
+            assert write is not None
+            store.mark_failed(write, "not like this", 0.0, permanently=True)
+        store.close()
+
+    def limit(self, rows: int | None) -> None:
         """From so many rows on, beta is down; None for never."""
-        if count is None:
+        if rows is None:
             (self.home / "limit").unlink()
         else:
-            (self.home / "limit").write_text(str(count))
+            (self.home / "limit").write_text(str(rows))
 
     def rows(self, kind: str = "turn", name: str = "beta") -> list[dict[str, Any]]:
         """What has arrived."""

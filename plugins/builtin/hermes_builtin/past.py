@@ -11,7 +11,11 @@ from typing import Any, Final
 from hermes_builtin.notes import Notes, Person, view
 from hermes_builtin.notes.notebook import Notebook
 from hermes_builtin.sessions.archive import EVERYBODY, NO_PLATFORMS, NOBODY, Archive, Session
-from hermes_builtin.sessions.conversations import keywords_of, turns_of
+from hermes_builtin.sessions.conversations import (
+    joined_turns_of,
+    keywords_of,
+    unanswered_at_end,
+)
 from hermes_builtin.sessions.location import locate
 from hermes_core.privacy.origin import ASSISTANT
 from hermes_core.provider import PastNote, PastSession
@@ -44,6 +48,7 @@ def past_sessions(
                 _place(session),
                 is_primary=session.source not in NOBODY,
                 is_imported=archive.imported("", session.id) > 0,
+                unanswered=partial(_unanswered, archive, session, since, until),
             )
 
 
@@ -60,9 +65,14 @@ def _keywords(session: Session) -> dict[str, str]:
 def _turns(
     archive: Archive, session: Session, since: float, until: float
 ) -> Iterator[dict[str, Any]]:
-    for turn in turns_of(archive.messages(session)):
+    for turn in joined_turns_of(archive.messages(session)):
         if since <= turn["at"] < until:
             yield turn
+
+
+def _unanswered(archive: Archive, session: Session, since: float, until: float) -> int:
+    found = unanswered_at_end(archive.messages(session))
+    return sum(since <= each.at < until for each in found)
 
 
 def past_notes(home: Path, memory: Mapping[str, Any]) -> Iterator[PastNote]:

@@ -513,26 +513,63 @@ def sessions_since(home: Path, since: float) -> Iterator[PastSession]:
 
 def turns_of(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     """Each turn from what the user said up to the last answer to it."""
-    turn: list[Message] = []
+    for part in _parts(messages):
+        if answers := _answers(part):
+            yield _turn(part, answers[-1])
+
+
+def joined_turns_of(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+    """The same turns, each with the messages before it that got no answer."""
+    unanswered: list[Message] = []
+    for part in _parts(messages):
+        if answers := _answers(part):
+            yield _turn(part, answers[-1], unanswered)
+            unanswered = []
+        else:
+            unanswered += part
+
+
+def unanswered_at_end(messages: Iterable[Message]) -> list[Message]:
+    """What the user said after the last turn, and what got no answer."""
+    found: list[Message] = []
+    for part in _parts(messages):
+        found = [] if _answers(part) else [*found, part[0]]
+    return found
+
+
+def _parts(messages: Iterable[Message]) -> Iterator[list[Message]]:
+    """The messages from each of a user on; without those before the first one."""
+    part: list[Message] = []
     for message in messages:
-        if message.role == "user" and turn:
-            yield from _turn(turn)
-            turn = []
-        turn.append(message)
-    yield from _turn(turn)
+        if message.role == "user":
+            if part:
+                yield part
+            part = [message]
+        elif part:
+            part.append(message)
+    if part:
+        yield part
 
 
-def _turn(messages: list[Message]) -> Iterator[dict[str, Any]]:
-    answers = [each.content for each in messages if each.role == "assistant" and each.content]
-    if messages and messages[0].role == "user" and answers:
-        yield {
-            "at": messages[0].at,
-            "user_content": messages[0].content,
-            "assistant_content": answers[-1],
-            "messages": [
-                {"role": each.role, "content": each.content, **each.extra} for each in messages
-            ],
-        }
+def _answers(messages: Iterable[Message]) -> list[str]:
+    return [each.content for each in messages if each.role == "assistant" and each.content]
+
+
+def _turn(
+    part: Sequence[Message], answer: str, unanswered: Sequence[Message] = ()
+) -> dict[str, Any]:
+    said = [each.content for each in (*unanswered, part[0]) if each.role == "user"]
+    return {
+        # Of the message that was answered: a live turn has its id by this time.
+        "at": part[0].at,
+        # Once each: after an error, people repeat what they said.
+        "user_content": "\n\n".join(filter(None, dict.fromkeys(said))),
+        "assistant_content": answer,
+        "messages": [
+            {"role": each.role, "content": each.content, **each.extra}
+            for each in (*unanswered, *part)
+        ],
+    }
 
 
 def keywords_of(session: Session) -> dict[str, str]:
