@@ -35,6 +35,7 @@ SHARED_STATE = {
     "dispatch/call.py: _NUMBERS": "no two writes of a process have one identity",
     "dispatch/caller.py: _HOMES": "a plugin's own thread has to find the home in use",
     "dispatch/caller.py: _INSTANCES": "a provider object is the same instance, whoever calls it",
+    "dispatch/process_state.py: _STORING": "classes say which of their methods store turns",
     "dispatch/streams.py: _ROUTER": "a process has one standard output",
     "loading/modules.py: _FINDER": "a process has one list of import finders",
     "loading/pinned.py: _FINDER": "import finders belong to the process",

@@ -69,8 +69,7 @@ class MemoryManager:
         deadlines: Seconds for every other kind of call.
         reserved_tools: Tool names that the host uses itself.
         home: HERMES_HOME; by default the environment's.
-        redactor: Masks secrets in what the external provider receives; by default what looks
-            like a secret.
+        redactor: Masks secrets for the external provider; by default what looks like one.
         context_max_chars: How many characters the text of `recall_block` may have.
         log_calls: Whether to record calls, without their content, in logs/memory-calls.db.
     """
@@ -118,8 +117,7 @@ class MemoryManager:
     def from_config(cls, home: str | os.PathLike[str] | None = None) -> MemoryManager:
         """Build a manager as ``config.yaml`` describes it. It always has the built-in.
 
-        A wrong configuration or a broken external provider does not raise: it is logged, and
-        listed in ``problems``.
+        A wrong configuration or a broken provider does not raise: it is listed in ``problems``.
         """
         from hermes_core.manager.from_config import assemble  # noqa: PLC0415 - discovery, YAML, jsonschema
 
