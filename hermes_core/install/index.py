@@ -55,7 +55,8 @@ class IndexEntry(NamedTuple):
 
     ``memories`` says where they are: local, service, both or unknown. ``tested`` is False if it
     could not be installed or loaded; ``problem`` says why. ``failed`` lists the checks of the
-    conformance kit that it did not pass.
+    conformance kit that it did not pass. ``content_hash`` is the hash of the files that were tried:
+    the grade is about these, and not about whatever has their name and version.
     """
 
     name: str
@@ -69,6 +70,7 @@ class IndexEntry(NamedTuple):
     grade: str = "not graded"
     failed: tuple[str, ...] = ()
     problem: str = ""
+    content_hash: str = ""
 
     @property
     def key(self) -> str:
@@ -269,6 +271,7 @@ def _entry(row: object, where: str) -> IndexEntry:
         grade,
         tuple(_lines(checks.get("failed") if isinstance(checks, dict) else None)),
         _line(row, "problem", where),
+        _line(row, "hash", where),
     )
 
 
