@@ -40,6 +40,7 @@ from hermes_core.backup.format import (
     SecretFiles,
     StoredFile,
     is_work_folder,
+    largest_manifest,
     publish,
     work_folder,
 )
@@ -174,12 +175,24 @@ class _Backup:
                     self._add_tree(each.tree, each.place)
                 manifest = self._manifest(config, tree, outside, self._add_secrets())
                 text = manifest.to_json()
+                self._refuse_too_long(text)
                 archive.writestr(MANIFEST, text)
                 archive.writestr(CHECKSUM, f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n")
             raw.flush()
             os.fsync(raw.fileno())
         self._step("file")
         return manifest
+
+    def _refuse_too_long(self, manifest: bytes) -> None:
+        """Raise if `restore` would not read a manifest."""
+        most = largest_manifest(len(self._zip.infolist()))
+        if len(manifest) > most:
+            raise HermesError(
+                f"has too many empty folders, or files that can't be backed up: their list has"
+                f" {len(manifest):,} bytes, and may have {most:,}",
+                where=str(self._home),
+                hint="remove them, or move them out of the home",
+            )
 
     def _config(self) -> Config:
         try:
