@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import chain
 from itertools import count as counting
 from pathlib import Path, PurePosixPath
-from typing import IO, Final
+from typing import IO, BinaryIO, Final
 
 from hermes_core.backup.backup import CHUNK, Progress, Step
 from hermes_core.backup.format import (
@@ -42,7 +42,7 @@ from hermes_core.backup.format import (
 from hermes_core.errors import CHECK_FOLDER, HermesError, SecretsError
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.encryption import decrypt
-from hermes_core.storage.files import replace_file, sync_folder
+from hermes_core.storage.files import open_regular, replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
 
 #: Streams of other files, devices, and names that Windows changes without a word.
@@ -157,9 +157,22 @@ def _refuse_content(home: Path) -> None:
 @contextmanager
 def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        archive = zipfile.ZipFile(file)
+        source = open_regular(file)
     except FileNotFoundError:
         raise BackupError("no such file", where=str(file), hint="check the path") from None
+    except OSError as error:
+        if error.errno is None:  # a FIFO or a device might never end
+            todo = "name a file that `hermes-plugins backup` made"
+            raise BackupError(f"{error.strerror}", where=str(file), hint=todo) from None
+        what = f"can't be read: {error.strerror or error}"
+        raise BackupError(what, where=str(file), hint="check its permissions") from error
+    with source, _zip_file(source, file) as archive:
+        yield archive
+
+
+def _zip_file(source: BinaryIO, file: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(source)
     except OSError as error:
         what = f"can't be read: {error.strerror or error}"
         raise BackupError(what, where=str(file), hint="check its permissions") from error
@@ -169,8 +182,6 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
             where=str(file),
             hint=f"{_ANOTHER}; for an export: hermes-plugins import FILE",
         ) from error
-    with archive:
-        yield archive
 
 
 def _damaged(file: Path, what: str) -> BackupError:

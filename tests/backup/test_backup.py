@@ -812,6 +812,14 @@ def test_a_manifest_is_read_only_if_its_size_fits_to_the_file(tmp_path):
         restore(tmp_path / "b.zip", tmp_path / "new")
 
 
+def test_what_is_not_a_regular_file_is_not_restored(machine, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    into = ("--into", str(tmp_path / "new"))
+    error = machine.run_process("restore", str(tmp_path / "pipe"), *into, timeout=30).failed()
+    assert "pipe: is not a regular file" in error
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_backup_that_could_not_be_restored_is_not_made(small, tmp_path, monkeypatch):
     monkeypatch.setattr("hermes_core.backup.format._MANIFEST_BYTES", 0)
     for number in range(200):
