@@ -332,6 +332,16 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
+def test_a_provider_with_the_name_of_a_known_package_is_a_name_that_moved(home, tmp_path):
+    file = tmp_path / "new.json"
+    rows = [*PLUGINS, plugin("Mnemosyne_Hermes", "evil-pkg"), plugin("fresh", "memory-fresh")]
+    file.write_text(index_text(*rows, plugin("twin-one", "twin-one"), made="2030-01-02"))
+    assert meant_by(read_index(home), "mnemosyne-hermes") is None  # the package of that name
+    done = update_index(home, str(file), today=TODAY)
+    assert done.moved == (("Mnemosyne_Hermes", "mnemosyne-hermes", "evil-pkg"),)
+    assert done.added == ("fresh", "Mnemosyne_Hermes", "twin-one")
+
+
 def test_a_newer_index_replaces_the_old_one_and_says_what_moved(machine: Machine, tmp_path: Path):
     file = tmp_path / "new.json"
     rows = [plugin("acme", "other-acme"), plugin("fresh")]
