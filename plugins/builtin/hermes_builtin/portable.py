@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -54,6 +55,19 @@ _SHOWN_PROBLEMS: Final = 10
 _LONGEST_LINE: Final = 64_000_000
 #: Memories of providers are stored together up to this size.
 _BATCH_BYTES: Final = 1_000_000
+#: Origins of so many entries are in memory.
+_SOME_ORIGINS: Final = 500
+#: Changes of notebooks, and where their entries come from, until all of them were read.
+_WAITING: Final = """
+PRAGMA journal_mode = OFF;
+CREATE TABLE changes (id INTEGER PRIMARY KEY, notebook TEXT, line BLOB);
+CREATE INDEX changes_of ON changes (notebook);
+CREATE TABLE origins (
+    id INTEGER PRIMARY KEY, notebook TEXT, text TEXT, origin TEXT, UNIQUE (text, notebook)
+);
+CREATE INDEX origins_of ON origins (notebook);
+BEGIN;
+"""
 
 Record = Mapping[str, Any]
 Progress = Callable[[int, int], None]
@@ -67,7 +81,8 @@ class PortableError(HermesError):
 class Counts:
     """How much was exported, or imported.
 
-    ``known`` is what was there already. ``memories`` are those of external providers.
+    ``known`` is what was there already. ``memories`` are those of external providers. ``refused``
+    are pending writes with an id that none can have.
     """
 
     notes: int = 0
@@ -77,6 +92,7 @@ class Counts:
     messages: int = 0
     known: int = 0
     memories: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +205,7 @@ def _people(home: Path) -> list[dict[str, str]]:
 
 
 def _counted(counts: Mapping[str, int]) -> Counts:
-    names = ("note", "change", "pending", "session", "message", "known", "memory")
+    names = ("note", "change", "pending", "session", "message", "known", "memory", "refused")
     return Counts(*(counts.get(each, 0) for each in names))
 
 
@@ -502,11 +518,33 @@ def import_file(home: Path, file: Path, progress: Progress | None = None) -> Cou
     except OSError as error:
         what = f"can't be read: {error.strerror or error}"
         raise HermesError(what, where=str(file), hint="check the path") from error
+    except sqlite3.Error as error:
+        what = f"can't be imported: {error}"
+        todo = "check the free space of the folder for temporary files"
+        raise HermesError(what, where=str(file), hint=todo) from error
 
 
 def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) -> Counts:
     counts: Counter[str] = Counter()
-    notes = _NotesImport(counts)
+    with closing(_NotesImport(counts)) as notes:
+        _import_records(home, source, notes, counts, lambda: _report(progress, source, size))
+        notes.store(home)
+    return _counted(counts)
+
+
+def _report(progress: Progress | None, source: BinaryIO, size: int) -> None:
+    if progress is not None:
+        progress(source.tell(), size)
+
+
+def _import_records(
+    home: Path,
+    source: BinaryIO,
+    notes: _NotesImport,
+    counts: Counter[str],
+    report: Callable[[], None],
+) -> None:
+    """Store everything but the notes, which are collected."""
     with (
         closing(locate(home).open()) as archive,
         closing(ImportedMemories(home)) as imported,
@@ -524,12 +562,9 @@ def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) 
                     memories.add(record)
                 case _:
                     notes.add(record)
-            if progress is not None:
-                progress(source.tell(), size)
+            report()
         sessions.finish()
         memories.finish()
-    notes.store(home)
-    return _counted(counts)
 
 
 class _MemoriesImport:
@@ -562,9 +597,15 @@ class _MemoriesImport:
 
 
 class _NotesImport:
-    """Collects everything about the notes, which are few, and stores it at the end."""
+    """Collects everything about the notes, and stores it at the end.
+
+    Notes are few, but their history may be long, so it waits in a database without a name: SQLite
+    writes it to the disk, and it is gone with the connection.
+    """
 
     def __init__(self, counts: Counter[str]) -> None:
+        self._database = sqlite3.connect("", isolation_level=None)
+        self._database.executescript(_WAITING)
         self._counts = counts
         self._notebooks: dict[str, _Contents] = {}
         self._pending: dict[str, Record] = {}
@@ -576,7 +617,10 @@ class _NotesImport:
             case "person":
                 self._people.append(Person(record["platform"], record["user_id"]))
             case "change" | "note":
-                self._notebooks.setdefault(record["notebook"], _Contents()).add(record)
+                key = record["notebook"]
+                if key not in self._notebooks:
+                    self._notebooks[key] = _Contents(self._database, key)
+                self._notebooks[key].add(record)
             case "pending":
                 self._pending[record["id"]] = record["record"]
 
@@ -588,6 +632,10 @@ class _NotesImport:
             for key, contents in self._notebooks.items():
                 _import_notebook(notes, notes.book(key), contents, self._counts)
             _import_pending(notes, self._pending, self._counts)
+
+    def close(self) -> None:
+        """Forget what was collected."""
+        self._database.close()
 
 
 class _SessionImport:
@@ -624,44 +672,95 @@ class _SessionImport:
             self._merge = None
 
 
-@dataclass(slots=True)
 class _Contents:
-    """What a file has of one notebook."""
+    """What a file has of one notebook.
 
-    changes: list[Change] = field(default_factory=list)
-    entries: list[str] = field(default_factory=list)
-    origins: dict[str, str] = field(default_factory=dict)
+    Attributes:
+        entries: Its notes.
+        changes: How many changes of it there are.
+        text: What the last of them left.
+    """
+
+    def __init__(self, database: sqlite3.Connection, notebook: str) -> None:
+        self._database = database
+        self._notebook = notebook
+        self.entries: list[str] = []
+        self.changes = 0
+        self.text = ""
 
     def add(self, record: Record) -> None:
+        """A note or a change."""
         if record["type"] == "note":
             self.entries.append(record["text"])
-            if "origin" in record:
-                self.origins[record["text"]] = record["origin"]
-            return
-        self.origins |= record.get("origins", {})
-        entries = record.get("entries")
-        self.changes.append(
-            Change(
-                record["notebook"],
-                record["who"],
-                record["action"],
-                record.get("session", ""),
-                record.get("before", self.changes[-1].after if self.changes else ""),
-                record["after"],
-                None if entries is None else json.dumps(entries, ensure_ascii=False),
-                at=float(record["at"]),
+            known = {record["text"]: record["origin"]} if "origin" in record else {}
+        else:
+            self._database.execute(
+                "INSERT INTO changes (notebook, line) VALUES (?, ?)",
+                (self._notebook, _line(record)),
             )
+            self.changes += 1
+            self.text = record["after"]
+            known = record.get("origins", {})
+        self._database.executemany(
+            "INSERT INTO origins (notebook, text, origin) VALUES (?, ?, ?)"
+            " ON CONFLICT (text, notebook) DO UPDATE SET origin = excluded.origin",
+            [(self._notebook, text, origin) for text, origin in known.items()],
         )
+
+    def history(self) -> Iterator[Change]:
+        """Its changes, oldest first."""
+        rows = self._database.execute(
+            "SELECT line FROM changes WHERE notebook = ? ORDER BY id", (self._notebook,)
+        )
+        before = ""
+        for (line,) in rows:
+            change = _change_of(json.loads(line), before)
+            yield change
+            before = change.after
+
+    def origins(self) -> Iterator[dict[str, str]]:
+        """Where its entries come from, some at a time."""
+        last = 0
+        while rows := self._database.execute(
+            "SELECT id, text, origin FROM origins WHERE notebook = ? AND id > ?"
+            " ORDER BY id LIMIT ?",
+            (self._notebook, last, _SOME_ORIGINS),
+        ).fetchall():
+            yield {text: origin for _, text, origin in rows}
+            last = rows[-1][0]
+
+    def drop_origins(self, texts: Iterable[str]) -> None:
+        """Forget where these entries come from."""
+        self._database.executemany(
+            "DELETE FROM origins WHERE notebook = ? AND text = ?",
+            [(self._notebook, each) for each in texts],
+        )
+
+
+def _change_of(record: Record, before: str) -> Change:
+    entries = record.get("entries")
+    return Change(
+        record["notebook"],
+        record["who"],
+        record["action"],
+        record.get("session", ""),
+        record.get("before", before),
+        record["after"],
+        None if entries is None else json.dumps(entries, ensure_ascii=False),
+        at=float(record["at"]),
+    )
 
 
 def _import_notebook(
     notes: Notes, book: Notebook, contents: _Contents, counts: Counter[str]
 ) -> None:
-    known = notes.history.recorded_origins(contents.origins)
-    # A file must not give authority to a text that this home has from somewhere else.
-    origins = {text: each for text, each in contents.origins.items() if text not in known}
-    is_restored = bool(contents.changes) and book.restore(contents.changes, origins)
-    counts["change"] += len(contents.changes) if is_restored else 0
+    for some in contents.origins():
+        # A file must not give authority to a text that this home has from somewhere else.
+        contents.drop_origins(notes.history.recorded_origins(some))
+    is_restored = contents.changes > 0 and book.restore(
+        contents.history(), contents.text, contents.origins()
+    )
+    counts["change"] += contents.changes if is_restored else 0
     # Also after that: somebody may have added a note to the file, and no change.
     present = set(book.read().entries)
     new = [each for each in contents.entries if each not in present]
@@ -669,12 +768,15 @@ def _import_notebook(
     counts["note"] += len(contents.entries) if is_restored else len(new)
     if new:
         book.merge(new, Author(IMPORT))
-        notes.history.record_origins({each: origins[each] for each in new if each in origins})
+        for some in contents.origins():
+            notes.history.record_origins({each: some[each] for each in new if each in some})
 
 
 def _import_pending(notes: Notes, pending: Mapping[str, Record], counts: Counter[str]) -> None:
     for name, record in pending.items():
-        if notes.pending.restore(name, record):
+        if not notes.pending.is_id(name):  # it would become part of a path
+            counts["refused"] += 1
+        elif notes.pending.restore(name, record):
             counts["pending"] += 1
         else:
             counts["known"] += 1
