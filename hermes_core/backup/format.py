@@ -199,10 +199,14 @@ def largest_manifest(members: int) -> int:
 # -- folders to work in -----------------------------------------------------------------------
 
 
-_WORK_FOLDER: Final = re.compile(r"\..*\.hermes-(backup|restore|export)-[0-9a-f]{16}", re.DOTALL)
+_WORK_FOLDER: Final = re.compile(
+    r"\..*\.hermes-(backup|restore|export|upgrade)-[0-9a-f]{16}", re.DOTALL
+)
 #: A name alone does not decide whether a folder is removed: a person may have chosen it.
 _MARKER: Final = "hermes-plugins-work-folder"
-_MARKER_TEXT: Final = b"Made by hermes-plugins; the next backup, restore or export removes it.\n"
+_MARKER_START: Final = b"Made by hermes-plugins; the next "
+_MARKER_TEXT: Final = _MARKER_START + b"command of its kind in this folder removes it.\n"
+_LARGEST_MARKER: Final = 200
 #: Characters of the name beside it; a name may have 255 bytes.
 _MOST_NAME: Final = 40
 
@@ -232,17 +236,22 @@ def is_work_folder(folder: Path) -> bool:
     if not _WORK_FOLDER.fullmatch(folder.name) or folder.is_symlink():
         return False
     try:
-        return read_regular(folder / _MARKER, len(_MARKER_TEXT)) == _MARKER_TEXT
+        return read_regular(folder / _MARKER, _LARGEST_MARKER).startswith(_MARKER_START)
     except OSError:  # also a new one, which gets its marker when it is locked
         return False
 
 
 def _remove_abandoned(folder: Path) -> None:
-    if not is_work_folder(folder):
+    if not is_work_folder(folder) or not _is_ours(folder):
         return
     with file_lock(folder / "lock", 0):
         pass
     shutil.rmtree(folder)
+
+
+def _is_ours(folder: Path) -> bool:
+    # In a folder such as /tmp, another user could have laid links.
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
 def publish(made: Path, file: Path) -> None:
