@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.commands import Machine
 from support.storages import Storage
 
-from hermes_builtin import portable
+from hermes_builtin import portable, portable_notes
 from hermes_builtin.notes import COMMAND, Author, Notes, Person, operation
 from hermes_builtin.portable import PortableError, export_file, import_file
 from hermes_builtin.sessions import session_merge
@@ -169,7 +169,7 @@ def test_notes_keep_their_history_and_can_be_undone(home, tmp_path):
 
 
 def test_a_long_history_is_not_read_into_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(portable, "_SOME_ORIGINS", 100)
+    monkeypatch.setattr(portable_notes, "_SOME_ORIGINS", 100)
     home = tmp_path / "home"
     home.mkdir()
     texts = [f"note {number} {'x' * 10_000}" for number in range(2000)]
