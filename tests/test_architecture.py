@@ -263,6 +263,7 @@ ALL_OURS = (CORE, ROOT / "plugins", ROOT / "hermes_adapters", INSPECTOR)
 OPENS_SQLITE = {
     "hermes_core/storage/sqlite_connection.py": "all other connections come from here",
     "hermes_core/storage/snapshot.py": "writes the copy of a database, which has no schema of ours",
+    "plugins/builtin/hermes_builtin/portable_notes.py": "a file without a name, for what waits",
     "plugins/builtin/hermes_builtin/sessions/sqlite/maintenance.py": "cuts a damaged index out of "
     "the schema",
     "plugins/builtin/hermes_builtin/sessions/sqlite/repair.py": "copies a damaged file, which a "

@@ -40,6 +40,7 @@ from hermes_core.backup.format import (
     SecretFiles,
     StoredFile,
     is_work_folder,
+    largest_manifest,
     publish,
     work_folder,
 )
@@ -81,7 +82,6 @@ _NOTES: Final = "memories/"
 _HISTORY: Final = "memories/history.db"
 #: Links to folders that are followed: people keep these elsewhere.
 _LINKED: Final = re.compile(r"memories|plugins/[^/]+")
-_CONFIG: Final = "config.yaml"
 
 Step = Callable[[str], None]
 Progress = Callable[[int, int], None]
@@ -175,12 +175,24 @@ class _Backup:
                     self._add_tree(each.tree, each.place)
                 manifest = self._manifest(config, tree, outside, self._add_secrets())
                 text = manifest.to_json()
+                self._refuse_too_long(text)
                 archive.writestr(MANIFEST, text)
                 archive.writestr(CHECKSUM, f"{hashlib.sha256(text).hexdigest()}  {MANIFEST}\n")
             raw.flush()
             os.fsync(raw.fileno())
         self._step("file")
         return manifest
+
+    def _refuse_too_long(self, manifest: bytes) -> None:
+        """Raise if `restore` would not read a manifest."""
+        most = largest_manifest(len(self._zip.infolist()))
+        if len(manifest) > most:
+            raise HermesError(
+                f"has too many empty folders, or files that can't be backed up: their list has"
+                f" {len(manifest):,} bytes, and may have {most:,}",
+                where=str(self._home),
+                hint="remove them, or move them out of the home",
+            )
 
     def _config(self) -> Config:
         try:
@@ -357,11 +369,13 @@ class _Backup:
     # -- secrets --------------------------------------------------------------------------
 
     def _known_secrets(self) -> frozenset[str]:
-        try:
-            return Secrets(self._home).values()
-        except SecretsError as error:
-            self._problems.append(describe(error))
-            return frozenset()
+        found: set[str] = set()
+        for home in (self._home, *_profiles(self._home)):
+            try:
+                found |= Secrets(home).values()
+            except SecretsError as error:
+                self._problems.append(describe(error))
+        return frozenset(found)
 
     def _keep_credential(self, each: SourceFile, place: str) -> None:
         with self._opened(each) as file:
@@ -378,7 +392,7 @@ class _Backup:
             if len(content) > LARGEST:
                 self._copy_large(each, place, file)
                 return
-        is_config = place == HOME and each.name == _CONFIG  # without it, the rest is of little use
+        is_config = place == HOME and self._search.is_config(each.name)
         found = self._search.examine(each.name, content, keeps=is_config)
         if not found.has_secrets:
             self._store(each, place, BytesIO(content))
@@ -443,6 +457,11 @@ class _Backup:
                 continue
             if found is not None:
                 self._secrets.keyring[name.variable] = (name.provider, found.value)
+        for profile in _profiles(self._home):
+            with suppress(SecretsError):  # reported with the known secrets
+                if any(each.store == "keyring" for each in Secrets(profile).names()):
+                    why = "its secrets in the keyring; back up this home, too"
+                    self._left_out.append(f"profiles/{plain_name(profile.name)}: {why}")
 
     # -- what the provider has elsewhere --------------------------------------------------
 
@@ -472,6 +491,14 @@ class _Backup:
             tree = home_tree(path, self._folder) if path.is_dir() else _single(path)
             self._left_out += tree.left_out
             yield _OutsideFiles(str(path), f"{OUTSIDE}/{number}", tree)
+
+
+def _profiles(home: Path) -> list[Path]:
+    """The homes of profiles, which hermes-agent keeps in the home."""
+    try:
+        return sorted(each for each in (home / "profiles").iterdir() if each.is_dir())
+    except OSError:  # mostly there are none; one that can't be read is not copied either
+        return []
 
 
 def _order(name: str) -> int:

@@ -10,10 +10,11 @@ import os
 import re
 import shutil
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final
 
 from hermes_core.errors import HermesError
@@ -26,6 +27,8 @@ CHECKSUM: Final = "manifest.sha256"
 SECRETS: Final = "secrets.enc"
 HOME: Final = "home"
 OUTSIDE: Final = "outside"
+_MANIFEST_BYTES: Final = 16_000_000
+_MEMBER_BYTES: Final = 2_000
 
 
 # -- the manifest -----------------------------------------------------------------------------
@@ -141,23 +144,69 @@ class SecretFiles:
         return len(self.files) + len(self.keyring) + len(self.outside)
 
 
+#: What JSON has for a field, by its annotation. True and False are not integers here.
+_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "str": (str,),
+    "int": (int,),
+    "int | None": (int, NoneType),
+    "float": (int, float),
+}
+
+
 def manifest_of(data: dict[str, Any]) -> Manifest:
-    """A manifest as it was stored. Raises KeyError, TypeError or ValueError if it is not one."""
+    """A manifest as it was stored, with the types that its fields have.
+
+    Raises KeyError, TypeError or ValueError if it is not one.
+    """
     values = {key: value for key, value in data.items() if key in Manifest.__dataclass_fields__}
-    values["files"] = tuple(StoredFile(**each) for each in data["files"])
-    values["outside"] = tuple(OutsidePath(**each) for each in data["outside"])
-    for key in ("folders", "left_out", "problems"):
-        values[key] = tuple(map(str, data[key]))
-    return Manifest(**values)
+    lists = {key: tuple(_list(data, key)) for key in ("folders", "left_out", "problems")}
+    for key, texts in lists.items():
+        if not all(isinstance(each, str) for each in texts):
+            raise TypeError(f"{key} has something that is not a text")
+    values |= lists
+    values["files"] = tuple(StoredFile(**each) for each in _list(data, "files"))
+    values["outside"] = tuple(OutsidePath(**each) for each in _list(data, "outside"))
+    made = Manifest(**values)
+    _check_types(made)
+    for part in (*made.files, *made.outside):
+        _check_types(part)
+    return made
+
+
+def _list(data: dict[str, Any], key: str) -> list[Any]:
+    found = data[key]
+    if not isinstance(found, list):
+        raise TypeError(f"{key} is not a list")
+    return found
+
+
+def _check_types(part: Any) -> None:
+    for each in fields(part):
+        wanted = _TYPES.get(str(each.type))
+        if wanted and type(getattr(part, each.name)) not in wanted:
+            raise TypeError(f"{each.name} has another type")
+
+
+def largest_manifest(members: int) -> int:
+    """At most so many bytes has the manifest of a ZIP file with so many members.
+
+    An entry of a file has 250 bytes and its path. Empty folders and what was left out are no
+    members. Whoever reads a manifest needs ten times as much memory.
+    """
+    return _MANIFEST_BYTES + _MEMBER_BYTES * members
 
 
 # -- folders to work in -----------------------------------------------------------------------
 
 
-_WORK_FOLDER: Final = re.compile(r"\..*\.hermes-(backup|restore|export)-[0-9a-f]{16}", re.DOTALL)
+_WORK_FOLDER: Final = re.compile(
+    r"\..*\.hermes-(backup|restore|export|upgrade)-[0-9a-f]{16}", re.DOTALL
+)
 #: A name alone does not decide whether a folder is removed: a person may have chosen it.
 _MARKER: Final = "hermes-plugins-work-folder"
-_MARKER_TEXT: Final = b"Made by hermes-plugins; the next backup, restore or export removes it.\n"
+_MARKER_START: Final = b"Made by hermes-plugins; the next "
+_MARKER_TEXT: Final = _MARKER_START + b"command of its kind in this folder removes it.\n"
+_LARGEST_MARKER: Final = 200
 #: Characters of the name beside it; a name may have 255 bytes.
 _MOST_NAME: Final = 40
 
@@ -187,17 +236,22 @@ def is_work_folder(folder: Path) -> bool:
     if not _WORK_FOLDER.fullmatch(folder.name) or folder.is_symlink():
         return False
     try:
-        return read_regular(folder / _MARKER, len(_MARKER_TEXT)) == _MARKER_TEXT
+        return read_regular(folder / _MARKER, _LARGEST_MARKER).startswith(_MARKER_START)
     except OSError:  # also a new one, which gets its marker when it is locked
         return False
 
 
 def _remove_abandoned(folder: Path) -> None:
-    if not is_work_folder(folder):
+    if not is_work_folder(folder) or not _is_ours(folder):
         return
     with file_lock(folder / "lock", 0):
         pass
     shutil.rmtree(folder)
+
+
+def _is_ours(folder: Path) -> bool:
+    # In a folder such as /tmp, another user could have laid links.
+    return not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
 
 
 def publish(made: Path, file: Path) -> None:

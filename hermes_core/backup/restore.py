@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import chain
 from itertools import count as counting
 from pathlib import Path, PurePosixPath
-from typing import IO, Final
+from typing import IO, BinaryIO, Final
 
 from hermes_core.backup.backup import CHUNK, Progress, Step
 from hermes_core.backup.format import (
@@ -35,13 +35,14 @@ from hermes_core.backup.format import (
     Manifest,
     SecretFiles,
     StoredFile,
+    largest_manifest,
     manifest_of,
     work_folder,
 )
 from hermes_core.errors import CHECK_FOLDER, HermesError, SecretsError
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.encryption import decrypt
-from hermes_core.storage.files import replace_file, sync_folder
+from hermes_core.storage.files import open_regular, replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
 
 #: Streams of other files, devices, and names that Windows changes without a word.
@@ -49,8 +50,6 @@ _NOT_ON_WINDOWS: Final = re.compile(
     r'[<>:"|?*\\\x01-\x1f]|[. ]$|^(con|prn|aux|nul|com\d|lpt\d)(\.|$)', re.IGNORECASE
 )
 _ANOTHER: Final = "use another backup, or copy this one again"
-#: A manifest of a million files has 200 MB.
-_LARGEST_MANIFEST: Final = 500_000_000
 #: `backup` writes at most 100 MB; earlier versions had no limit.
 _LARGEST_SECRETS: Final = 500_000_000
 _BAD_ZIP: Final = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
@@ -158,9 +157,22 @@ def _refuse_content(home: Path) -> None:
 @contextmanager
 def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
     try:
-        archive = zipfile.ZipFile(file)
+        source = open_regular(file)
     except FileNotFoundError:
         raise BackupError("no such file", where=str(file), hint="check the path") from None
+    except OSError as error:
+        if error.errno is None:  # a FIFO or a device might never end
+            todo = "name a file that `hermes-plugins backup` made"
+            raise BackupError(f"{error.strerror}", where=str(file), hint=todo) from None
+        what = f"can't be read: {error.strerror or error}"
+        raise BackupError(what, where=str(file), hint="check its permissions") from error
+    with source, _zip_file(source, file) as archive:
+        yield archive
+
+
+def _zip_file(source: BinaryIO, file: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(source)
     except OSError as error:
         what = f"can't be read: {error.strerror or error}"
         raise BackupError(what, where=str(file), hint="check its permissions") from error
@@ -170,8 +182,6 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
             where=str(file),
             hint=f"{_ANOTHER}; for an export: hermes-plugins import FILE",
         ) from error
-    with archive:
-        yield archive
 
 
 def _damaged(file: Path, what: str) -> BackupError:
@@ -179,17 +189,21 @@ def _damaged(file: Path, what: str) -> BackupError:
 
 
 def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
-    text = _small(archive, file, MANIFEST, _LARGEST_MANIFEST)
+    text = _small(archive, file, MANIFEST, largest_manifest(len(archive.infolist())))
     expected = _small(archive, file, CHECKSUM, 1000).split()[:1]
+    if expected != [hashlib.sha256(text).hexdigest().encode()]:
+        raise _damaged(file, "its manifest was changed")
     try:
         data = json.loads(text)
         is_ours = data["format"] == FORMAT
-        version = int(data["version"])
+        version = data["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(file, "its manifest can't be read") from error
     if not is_ours:
         todo = "name a file that `hermes-plugins backup` made"
         raise BackupError("is not a backup of hermes-plugins", where=str(file), hint=todo)
+    if type(version) is not int:
+        raise _damaged(file, "its manifest can't be read: version has another type")
     if version > VERSION:
         raise BackupError(
             f"was made by a newer version of hermes-plugins (format {version}, this one knows"
@@ -197,8 +211,6 @@ def _manifest(archive: zipfile.ZipFile, file: Path) -> Manifest:
             where=str(file),
             hint="upgrade hermes-plugins",
         )
-    if expected != [hashlib.sha256(text).hexdigest().encode()]:
-        raise _damaged(file, "its manifest was changed")
     try:
         return manifest_of(data)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -226,7 +238,7 @@ def _check_members(archive: zipfile.ZipFile, manifest: Manifest, file: Path) -> 
     found = [each.filename for each in archive.infolist()]
     listed = [each.path for each in manifest.files]
     extra = [MANIFEST, CHECKSUM, *([] if manifest.secrets is None else [SECRETS])]
-    for name in (*listed, *manifest.folders):
+    for name in (*listed, *manifest.folders, *(each.path for each in manifest.outside)):
         if not is_proper(name):
             raise _damaged(file, f"{name!r} is not a name below the home")
     for each in archive.infolist():
@@ -252,6 +264,7 @@ def is_proper(name: str, system: str = os.name) -> bool:
         and not any(part in ("", ".", "..") for part in parts)
         and "\0" not in name
         and not PurePosixPath(name).is_absolute()
+        and not any("\ud800" <= each <= "\udfff" for each in name)  # no file can have that name
         and not (system == "nt" and any(map(_NOT_ON_WINDOWS.search, parts)))
     )
 
@@ -347,7 +360,7 @@ def _write_secrets(
     encrypted = _small(archive, file, SECRETS, _LARGEST_SECRETS)
     try:
         found = SecretFiles.from_json(decrypt(encrypted, passphrase))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise _damaged(file, "its secrets can't be read") from error
     except SecretsError as error:
         error.where = error.where or str(file)

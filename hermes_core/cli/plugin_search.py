@@ -17,11 +17,14 @@ from hermes_core.cli.output import (
 )
 from hermes_core.config import Selection
 from hermes_core.config.names import normalise
-from hermes_core.discovery import ProviderInfo, scan
+from hermes_core.discovery import ProviderInfo, content_hash, scan
 from hermes_core.errors import UnknownProviderError
-from hermes_core.install.index import GRADES, IndexEntry, PluginIndex, read_index, suggestion
+from hermes_core.install.index import IndexEntry, PluginIndex, read_index, suggestion
+from hermes_core.provider import BUILTIN
 from hermes_core.storage.home import resolve_home
 
+#: The grade of an installed plugin whose files nobody is known to have checked.
+NOT_CHECKED: Final = "not checked"
 _HEADER: Final = ("NAME", "PACKAGE", "GRADE", "MEMORIES", "NEEDS", "DESCRIPTION")
 
 
@@ -79,13 +82,13 @@ def _row(
     entry: IndexEntry,
     installed: Mapping[str, Sequence[ProviderInfo]],
 ) -> dict[str, Any]:
-    """A known plugin for JSON; for an installed one, the grade of that version counts."""
+    """A known plugin for JSON; for an installed one, the grade of its files counts."""
     package = installed.get(normalise(entry.distribution), ())
     row = entry_as_json(index, entry, package[0].version if package else "")
     # A package may have several providers.
     info = next((each for each in package if each.key == entry.key), None)
     if info is not None:
-        row["grade"] = grade_of_installed(home, info, index) or GRADES[-1]
+        row["grade"] = grade_of_installed(home, info, index)
     return row
 
 
@@ -145,15 +148,37 @@ def add_hint(error: UnknownProviderError, home: str | None) -> None:
 
 
 def grade_of_installed(home: Path, info: ProviderInfo, index: PluginIndex) -> str:
-    """Return the grade of an installed plugin; "" if nobody has checked exactly this version."""
+    """Return the grade of an installed plugin, from a run on exactly its files.
+
+    Name and version prove nothing: anybody can choose them. "" for the built-in memory.
+    """
     from hermes_core.conformance.grades import known_grade  # noqa: PLC0415 - if one is installed
 
     if known := known_grade(home, info):
         return str(known.grade)
-    for each in index.packaged(info.distribution) if info.distribution else ():
-        if each.key == info.key and each.version == info.version and each.tested:
-            return each.grade
-    return ""
+    entry = _entry_of(info, index)
+    if entry is not None and _is_about(entry, info):
+        return entry.grade
+    return "" if info.source == BUILTIN else NOT_CHECKED
+
+
+def index_grade(info: ProviderInfo, index: PluginIndex) -> str:
+    """Return what the index says of an installed plugin that is not what was tried, as a line."""
+    entry = _entry_of(info, index)
+    return f"{entry.grade}, for the tried version {entry.version}" if entry is not None else ""
+
+
+def _is_about(entry: IndexEntry, info: ProviderInfo) -> bool:
+    """Return whether exactly these files were tried."""
+    # The hash last: it reads every file of the plugin.
+    same = bool(entry.content_hash) and entry.version == info.version
+    return same and entry.content_hash == content_hash(info)
+
+
+def _entry_of(info: ProviderInfo, index: PluginIndex) -> IndexEntry | None:
+    """Return what the index knows of the plugin that an installed one claims to be."""
+    known = index.packaged(info.distribution) if info.distribution else ()
+    return next((each for each in known if each.key == info.key and each.tested), None)
 
 
 def entry_details(entry: IndexEntry) -> dict[str, str]:

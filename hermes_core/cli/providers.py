@@ -22,7 +22,12 @@ from hermes_core.cli.output import (
     say_hint,
     warn,
 )
-from hermes_core.cli.plugin_search import grade_of_installed, print_known
+from hermes_core.cli.plugin_search import (
+    NOT_CHECKED,
+    grade_of_installed,
+    index_grade,
+    print_known,
+)
 from hermes_core.cli.provider_list import ListRequest, as_json, run_list
 from hermes_core.config import (
     Config,
@@ -107,7 +112,8 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         if error.name and print_known(home, error.name, json=json_wanted):
             return
         raise
-    grade = grade_of_installed(home, info, read_index(home))
+    index = read_index(home)
+    grade = grade_of_installed(home, info, index)
     place = str(info.directory or info.location or "")
     registers = info.facts.registers
     companions = companions_of(info)
@@ -132,6 +138,7 @@ def info_command(ctx: click.Context, name: str, json_wanted: bool) -> None:
         else "",
         "distribution": f"{info.distribution} {info.version}" if info.distribution else "",
         "grade": grade,
+        "index": index_grade(info, index) if grade == NOT_CHECKED else "",
         "source": info.source,
         "entry point": "" if info.source == "module" else info.entry_point,
         "module": info.entry_point if info.source == "module" else "",

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from hermes_core.backup.format import work_folder
 from hermes_core.cli.consent import InstallOptions, agree_to_risks, planned, show_risks
 from hermes_core.cli.output import amount, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import complete_name, recovered_config
@@ -225,8 +226,7 @@ def _carry_out(config: Config, found: Upgrade, manner: InstallOptions) -> Upgrad
 def _upgrade_package(config: Config, found: Upgrade, plan: Plan, manner: InstallOptions) -> Upgrade:
     target = found.target
     program = installer("upgrade", target.name)
-    with tempfile.TemporaryDirectory(prefix="hermes-upgrade-") as name:
-        folder = Path(name)
+    with work_folder(Path(tempfile.gettempdir(), "plugins"), "upgrade") as folder:
         with progress(f"Downloading {target.name} {found.new}") as step:
             fetched = program.fetch(plan, folder, step.show)
         found = replace(found, difference=difference_of(target, fetched), risks=fetched.risks)

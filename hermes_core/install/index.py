@@ -55,7 +55,8 @@ class IndexEntry(NamedTuple):
 
     ``memories`` says where they are: local, service, both or unknown. ``tested`` is False if it
     could not be installed or loaded; ``problem`` says why. ``failed`` lists the checks of the
-    conformance kit that it did not pass.
+    conformance kit that it did not pass. ``content_hash`` is the hash of the files that were tried:
+    the grade is about these, and not about whatever has their name and version.
     """
 
     name: str
@@ -69,6 +70,7 @@ class IndexEntry(NamedTuple):
     grade: str = "not graded"
     failed: tuple[str, ...] = ()
     problem: str = ""
+    content_hash: str = ""
 
     @property
     def key(self) -> str:
@@ -269,6 +271,7 @@ def _entry(row: object, where: str) -> IndexEntry:
         grade,
         tuple(_lines(checks.get("failed") if isinstance(checks, dict) else None)),
         _line(row, "problem", where),
+        _line(row, "hash", where),
     )
 
 
@@ -371,8 +374,8 @@ def suggestion(
 class IndexUpdate(NamedTuple):
     """A new index, and what is different in it.
 
-    ``moved`` lists providers that `install NAME` would take from another distribution than before,
-    as (name, before, now).
+    ``moved`` lists the names of providers and packages for which `install NAME` would take another
+    distribution than before, as (name, before, now).
     """
 
     now: PluginIndex
@@ -417,11 +420,13 @@ def update_index(home: Path, source: str, *, today: date) -> IndexUpdate:
 def _difference(before: PluginIndex, new: PluginIndex) -> IndexUpdate:
     old_names = {each.key: each.name for each in before.entries}
     names = {each.key: each.name for each in new.entries}
+    # People install by the name of a package, too, until a provider has that name.
+    typed = {*old_names, *(normalise(each.distribution) for each in before.entries)}
     moved = []
-    for key in sorted(names.keys() & old_names.keys()):
-        was, now = choose(before.named(names[key])), choose(new.named(names[key]))
-        if was and (now is None or not now.is_project(was.distribution)):
-            moved.append((names[key], was.distribution, now.distribution if now else "several"))
+    for key in sorted(names.keys() & typed):
+        was, now = _installs(before, key), _installs(new, key)
+        if was and normalise(was) != normalise(now):
+            moved.append((names[key], was, now or "several"))
     return IndexUpdate(
         new,
         changed=True,
@@ -429,6 +434,16 @@ def _difference(before: PluginIndex, new: PluginIndex) -> IndexUpdate:
         removed=tuple(old_names[key] for key in sorted(old_names.keys() - names.keys())),
         moved=tuple(moved),
     )
+
+
+def _installs(index: PluginIndex, name: str) -> str:
+    """The package that `install NAME` installs; "" if a person has to choose one."""
+    same = index.named(name)
+    packages = index.packaged(name)
+    if not same:
+        return packages[0].distribution if packages else name
+    chosen = choose(same)
+    return chosen.distribution if chosen is not None else ""
 
 
 def fetch_index(source: str) -> bytes:

@@ -737,6 +737,11 @@ def _add_file(members: dict[str, bytes], name: str, size: int = 4) -> None:
     members[name] = b"evil"
 
 
+def _in_first_file(members: dict[str, bytes], **changes: Any) -> None:
+    first, *others = json.loads(members[MANIFEST])["files"]
+    _in_manifest(members, files=[{**first, **changes}, *others])
+
+
 NOTES = "home/memories/MEMORY.md"
 DAMAGE: dict[str, Callable[[dict[str, bytes]], object]] = {
     "content": lambda found: found.update({NOTES: b"likes green tex"}),
@@ -764,6 +769,64 @@ def test_a_backup_that_was_changed_restores_nothing(small, tmp_path, damage):
     assert error.value.hint == "upgrade hermes-plugins" or damage != "newer"
     assert list((tmp_path / "below").iterdir()) == []
     assert not (tmp_path / "evil").exists()
+
+
+WRONG_TYPES = [
+    *({"files": {key: value}} for key, value in [
+        ("mode", "abc"), ("mode", None), ("mode", 1.5), ("modified", None), ("modified", "x"),
+        ("path", 5), ("path", None), ("size", "10"), ("size", True), ("sha256", 5),
+        ("kind", {"a": 1}), ("new", 1),
+    ]),
+    {"version": float("inf")}, {"version": "1"}, {"version": None}, {"home": 5}, {"storage": 5},
+    {"created": []}, {"provider": {}}, {"secrets": "x"}, {"secrets": True}, {"secrets_sha256": 5},
+    {"folders": 5}, {"folders": "home/a"}, {"folders": [5]}, {"folders": ["home/\ud800"]},
+    {"problems": [None]}, {"left_out": {}}, {"outside": 5}, {"outside": [5]},
+    {"outside": [{"original": 5, "path": "outside/1"}]},
+    {"outside": [{"original": "/data", "path": "outside/../../etc"}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", WRONG_TYPES, ids=str)
+def test_a_manifest_with_other_types_restores_nothing(small, tmp_path, changes):
+    create_backup(small, tmp_path / "b.zip")
+
+    def change(members: dict[str, bytes]) -> None:
+        if isinstance(changes.get("files"), dict):
+            _in_first_file(members, **changes["files"])
+        else:
+            _in_manifest(members, **changes)
+
+    _rewritten(tmp_path / "b.zip", tmp_path / "bad.zip", change)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(BackupError, match="is damaged"):
+        restore(tmp_path / "bad.zip", tmp_path / "new")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_manifest_is_read_only_if_its_size_fits_to_the_file(tmp_path):
+    text = b'{"format": "hermes-plugins backup", "version": 1, "x": [' + b"[]," * 6_000_000 + b"1]}"
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(MANIFEST, text)
+        archive.writestr(CHECKSUM, hashlib.sha256(text).hexdigest())
+    with pytest.raises(BackupError, match=r"manifest\.json is too large"):
+        restore(tmp_path / "b.zip", tmp_path / "new")
+
+
+def test_what_is_not_a_regular_file_is_not_restored(machine, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    into = ("--into", str(tmp_path / "new"))
+    error = machine.run_process("restore", str(tmp_path / "pipe"), *into, timeout=30).failed()
+    assert "pipe: is not a regular file" in error
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_backup_that_could_not_be_restored_is_not_made(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("hermes_core.backup.format._MANIFEST_BYTES", 0)
+    for number in range(200):
+        (small / f"an empty folder {'x' * 200} {number}").mkdir()
+    with pytest.raises(HermesError, match="too many empty folders"):
+        create_backup(small, tmp_path / "b.zip")
+    assert not (tmp_path / "b.zip").exists()
 
 
 def test_a_link_or_a_name_twice_restores_nothing(small, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
 
@@ -87,6 +88,58 @@ def test_files_of_keys_are_left_out_and_listed(home, tmp_path, name, text):
     assert f"home/{name}" not in stored(tmp_path / "b.zip")
 
 
+@pytest.mark.parametrize(
+    "name", ["auth.json", "AUTH/work", "mcp-tokens/srv", ".anthropic_oauth.json"]
+)
+def test_credentials_of_a_profile_are_left_out(home, tmp_path, name):
+    path = home / "profiles" / "work" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("opaque")
+    made = create_backup(home, tmp_path / "b.zip")
+    assert f"profiles/work/{name}: has secrets" in made.left_out
+    assert f"home/profiles/work/{name}" not in stored(tmp_path / "b.zip")
+
+
+def test_secrets_of_a_profile_are_in_no_file(home, tmp_path):
+    profile = home / "profiles" / "work"
+    (profile / "plugins" / "p").mkdir(parents=True)
+    Secrets(profile, "dotenv").set("WORK_API_KEY", "Grauer/Elefant=im Zoo", "acme")
+    for path in (home / "run.sh", profile / "run.sh"):
+        path.write_text("curl 'Grauer/Elefant=im Zoo'\n")
+    (profile / "config.yaml").write_text("memory:\n  acme:\n    api_key: Grauer/Elefant=im Zoo\n")
+    (profile / "plugins" / "p" / "names.json").write_text('{"api_key": "the-word-for-it"}')
+    create_backup(home, tmp_path / "b.zip")
+    files = stored(tmp_path / "b.zip")
+    assert b"Grauer" not in b"".join(files.values())
+    for name in ("run.sh", "profiles/work/run.sh", "profiles/work/config.yaml"):
+        assert b"[redacted: secret]" in files[f"home/{name}"]
+    # As in the home itself, the code of a plugin is not searched for what looks like a secret.
+    assert b"the-word-for-it" in files["home/profiles/work/plugins/p/names.json"]
+
+
+def test_secrets_of_a_profile_that_are_in_the_keyring_are_reported(home, tmp_path):
+    profile = home / "profiles" / "work"
+    profile.mkdir(parents=True)
+    index = {"schema": 1, "secrets": {"WORK_KEY": {"store": "keyring", "provider": "acme"}}}
+    (profile / "secrets.json").write_text(json.dumps(index))
+    made = create_backup(home, tmp_path / "b.zip", passphrase="correct horse")
+    why = "its secrets in the keyring; back up this home, too"
+    assert f"profiles/work: {why}" in made.left_out
+
+
+@pytest.mark.parametrize(
+    ("secret", "is_masked"), [("Kurz-6", False), ("Lange-12-xyz", True)], ids=["6", "12"]
+)
+def test_encoded_secrets_are_found_from_12_characters_on(home, tmp_path, secret, is_masked):
+    Secrets(home, "dotenv").set("SHORT_KEY", secret, "acme")
+    encoded = b64encode(secret.encode()).decode()
+    (home / "notes").write_text(f"{secret} {encoded}\n")
+    create_backup(home, tmp_path / "b.zip")
+    content = stored(tmp_path / "b.zip")["home/notes"].decode()
+    assert secret not in content
+    assert (encoded not in content) is is_masked
+
+
 @pytest.mark.parametrize("name", ["api_key", "token", "password", "clientSecret"])
 def test_values_of_config_yaml_are_masked_by_their_names(home, tmp_path, name):
     (home / "config.yaml").write_text(f"memory:\n  acme:\n    {name}: opaque-value\n    a: b\n")
@@ -106,9 +159,12 @@ def test_what_is_no_secret_stays_in_config_yaml(home, tmp_path, line):
     assert stored(tmp_path / "b.zip")["home/config.yaml"].decode() == f"acme:\n  {line}\n"
 
 
-@pytest.mark.parametrize("name", ["memories/MEMORY.md", "pending/x.json", "spool/a.jsonl"])
+@pytest.mark.parametrize(
+    "name",
+    ["memories/MEMORY.md", "pending/x.json", "spool/a.jsonl", "profiles/work/memories/MEMORY.md"],
+)
 def test_what_was_said_is_copied_as_it_is(home, tmp_path, name):
-    (home / name).parent.mkdir(exist_ok=True)
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
     (home / name).write_text(f"the key is {KNOWN}")
     made = create_backup(home, tmp_path / "b.zip")
     assert stored(tmp_path / "b.zip")[f"home/{name}"].decode() == f"the key is {KNOWN}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from support.commands import Machine
 from support.storages import Storage
 
-from hermes_builtin import portable
+from hermes_builtin import portable, portable_notes
 from hermes_builtin.notes import COMMAND, Author, Notes, Person, operation
 from hermes_builtin.portable import PortableError, export_file, import_file
 from hermes_builtin.sessions import session_merge
@@ -165,6 +166,39 @@ def test_notes_keep_their_history_and_can_be_undone(home, tmp_path):
         assert notes.external_texts() == [("likes green tea", "web")]
     with closing(notes_of(other, ADA)) as notes:
         assert notes.notebooks["user"].read().entries == ["has a dog"]
+
+
+def test_a_long_history_is_not_read_into_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(portable_notes, "_SOME_ORIGINS", 100)
+    home = tmp_path / "home"
+    home.mkdir()
+    texts = [f"note {number} {'x' * 10_000}" for number in range(2000)]
+    lines: list[dict[str, Any]] = [
+        {"type": "header", "format": "hermes-memory", "version": 1},
+        *(
+            {"type": "change", "notebook": "memory", "at": float(at), "who": "command",
+             "action": "replace", "after": text, "origins": {f"origin {at}": "web"}}
+            for at, text in enumerate(texts)
+        ),
+        {"type": "note", "notebook": "memory", "text": texts[-1], "origin": "web"},
+    ]  # fmt: skip
+    file = tmp_path / "long.jsonl"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    tracemalloc.start()
+    try:
+        counts = import_file(home, file)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (counts.notes, counts.changes) == (1, 2000)
+    assert most < file.stat().st_size // 3
+    with closing(notes_of(home)) as notes:
+        assert notes.book("memory").read().entries == [texts[-1]]
+        newest, before, *_ = notes.history.changes("memory")
+        assert (newest.before, before.after, newest.made) == (texts[-2], texts[-2], True)
+        assert notes.history.recorded_origins(["origin 0", "origin 1999", texts[-1]]) == {
+            "origin 0": "web", "origin 1999": "web", texts[-1]: "web",
+        }  # fmt: skip
 
 
 def test_a_session_of_somebody_else_with_the_same_name_stays_apart(home, tmp_path):
@@ -388,6 +422,14 @@ def test_the_commands_say_what_they_did(tmp_path):
     assert (done["messages"], done["known"]) == (0, 3)
     assert "likes tea" in machine.run("--home", other, "memory", "show").out
     assert "Under the mat" in machine.run("--home", other, "sessions", "search", "mat").out
+    odd = [
+        {"type": "header", "format": "hermes-memory", "version": 1},
+        *({"type": "pending", "id": each, "record": {"a": 1}} for each in ("../../../evil", "")),
+    ]
+    (tmp_path / "odd.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in odd))
+    result = machine.run("--home", other, "import", str(tmp_path / "odd.jsonl"))
+    assert (result.code, "already stored: 0." in result.out) == (0, True)
+    assert "left out: 2 pending writes with an id that none can have" in result.err
     (tmp_path / "bad.jsonl").write_text("hello\n")
     assert "not an export" in machine.run("import", str(tmp_path / "bad.jsonl")).failed()
 

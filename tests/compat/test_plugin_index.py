@@ -79,8 +79,10 @@ def test_an_entry_has_the_form_that_readers_expect(plugin):
     for text in (plugin["description"], plugin["problem"]):
         assert len(text) <= 160
         assert "\n" not in text
+    assert re.fullmatch(r"(sha256:[0-9a-f]{64})?", plugin["hash"])
     # Whatever was not tested says why, and has no grade.
     assert plugin["tested"] or (plugin["problem"] and plugin["grade"] == "not graded")
+    assert plugin["tested"] or not plugin["hash"]
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda each: each["distribution"])

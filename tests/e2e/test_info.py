@@ -29,7 +29,7 @@ def test_json_is_what_list_has_and_where_it_lies(machine):
         "location": str(machine.site.folder),
         "grants": [],
         "isolation": "none",
-        "grade": "",
+        "grade": "not checked",
     }
 
 

@@ -17,7 +17,8 @@ import pytest
 from support.commands import Machine, posix_only, run_on_terminal
 from support.wheels import Venv, make_provider_wheel
 
-from hermes_core.discovery import find_provider
+from hermes_core.config import Selection
+from hermes_core.discovery import content_hash, find_provider, scan
 from hermes_core.errors import HermesError
 from hermes_core.install.index import (
     FILE_NAME,
@@ -124,17 +125,53 @@ def test_both_ways_to_search_print_the_same(machine: Machine, arguments):
     assert len(machine.run(*words).done().lines) == 3
 
 
-def test_an_installed_plugin_is_marked_with_the_grade_of_its_version(machine: Machine):
+def tried_files(machine: Machine, name: str) -> str:
+    """The hash of an installed plugin, as a run of the kit stores it in the index."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(machine.site.folder)
+        found = scan(machine.home, Selection())
+        return content_hash(next(each for each in found if each.name == name))
+
+
+def test_an_installed_plugin_is_marked_with_the_grade_of_its_files(machine: Machine):
     machine.install("acme", version="1.0")
+    row = plugin("acme", grade="gold", hash=tried_files(machine, "acme"))
+    (machine.home / FILE_NAME).write_text(index_text(row))
     assert machine.json("search", "acme")["plugins"][0]["installed"] == "1.0"
     assert "Memory of acme. (installed)" in machine.run("search", "acme").done().lines[0]
     assert machine.json("info", "acme")["provider"]["grade"] == "gold"
     assert machine.providers("--all")["acme"]["grade"] == "gold"
     assert machine.run("list", "--all").rows["acme"][4] == "gold"
     machine.install("acme", version="2.0")  # which nobody has checked
-    assert machine.json("search", "acme")["plugins"][0]["grade"] == "not graded"
-    assert machine.json("info", "acme")["provider"]["grade"] == ""
+    assert machine.json("search", "acme")["plugins"][0]["grade"] == "not checked"
+    assert machine.json("info", "acme")["provider"]["grade"] == "not checked"
     assert "grade" not in machine.providers()["acme"]
+
+
+@pytest.mark.parametrize("tried", ["", f"sha256:{'0' * 64}"], ids=["unknown", "other files"])
+def test_a_name_and_a_version_are_not_enough_for_a_grade(machine: Machine, tried):
+    (machine.home / FILE_NAME).write_text(index_text(plugin("acme", grade="gold", hash=tried)))
+    machine.install("acme", version="1.0")
+    assert machine.json("info", "acme")["provider"]["grade"] == "not checked"
+    assert machine.providers("--all")["acme"]["grade"] == "not checked"
+    assert machine.json("search", "acme")["plugins"][0]["grade"] == "not checked"
+    assert machine.run("search", "acme").rows["acme"][2] == "not checked"
+    fields = dict(line.split(": ", 1) for line in machine.run("info", "acme").done().lines[1:])
+    assert fields["grade"] == "not checked"
+    assert fields["index"] == "gold, for the tried version 1.0"
+
+
+def test_an_edited_plugin_loses_the_grade_of_the_index(machine: Machine):
+    machine.install("acme", version="1.0")
+    row = plugin("acme", grade="gold", hash=tried_files(machine, "acme"))
+    (machine.home / FILE_NAME).write_text(index_text(row))
+    with machine.module("memory-acme").open("a") as file:
+        file.write("# edited\n")
+    assert machine.json("info", "acme")["provider"]["grade"] == "not checked"
+
+
+def test_the_built_in_memory_has_no_grade(machine: Machine):
+    assert machine.json("info", "builtin")["provider"]["grade"] == ""
 
 
 def test_info_of_what_is_not_installed_says_how_to_get_it(machine: Machine):
@@ -312,6 +349,16 @@ def home(tmp_path: Path) -> Path:
     home.mkdir()
     (home / FILE_NAME).write_text(index_text())
     return home
+
+
+def test_a_provider_with_the_name_of_a_known_package_is_a_name_that_moved(home, tmp_path):
+    file = tmp_path / "new.json"
+    rows = [*PLUGINS, plugin("Mnemosyne_Hermes", "evil-pkg"), plugin("fresh", "memory-fresh")]
+    file.write_text(index_text(*rows, plugin("twin-one", "twin-one"), made="2030-01-02"))
+    assert meant_by(read_index(home), "mnemosyne-hermes") is None  # the package of that name
+    done = update_index(home, str(file), today=TODAY)
+    assert done.moved == (("Mnemosyne_Hermes", "mnemosyne-hermes", "evil-pkg"),)
+    assert done.added == ("fresh", "Mnemosyne_Hermes", "twin-one")
 
 
 def test_a_newer_index_replaces_the_old_one_and_says_what_moved(machine: Machine, tmp_path: Path):

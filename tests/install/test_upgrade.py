@@ -228,8 +228,10 @@ if "install" in sys.argv and "--no-index" in sys.argv and "--force-reinstall" in
     ],
 )
 def test_after_kill_9_doctor_and_upgrade_say_what_happened_and_rollback_restores(
-    venv: Venv, moment
+    venv: Venv, tmp_path: Path, moment
 ):
+    (tmp_path / "temporary").mkdir()
+    venv.environment["TMPDIR"] = str(tmp_path / "temporary")
     venv.put(make_acme(venv, "1.0"))
     venv.run("enable", "acme").done()
     files = {"memory_acme/__init__.py": provider_source("acme"), "memory_acme/extra.py": NEEDY}
@@ -242,6 +244,7 @@ def test_after_kill_9_doctor_and_upgrade_say_what_happened_and_rollback_restores
     assert done.code == -signal.SIGKILL, done
     killer.unlink()
     assert snapshot(venv) != before
+    assert list(tmp_path.glob("temporary/*upgrade*"))  # the downloaded wheels
 
     line = venv.run("upgrade").failed()
     assert "an upgrade of memory-acme from 1.0 to 2.0 was interrupted" in line
@@ -255,6 +258,8 @@ def test_after_kill_9_doctor_and_upgrade_say_what_happened_and_rollback_restores
     assert snapshot(venv) == before
     assert not [each for each in venv.packages.iterdir() if each.name.startswith("~")]
     assert venv.providers()["acme"]["state"] == "active"
+    venv.run_process("upgrade", "acme", "--dry-run").done()
+    assert not list(tmp_path.glob("temporary/*upgrade*"))
 
 
 # Ends the command when everything is done but for the end of the journal.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -25,7 +26,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from hermes_builtin.imported import ImportedMemories, place_of
-from hermes_builtin.notes import Author, Change, Notebook, Notes, Person, entry_id
+from hermes_builtin.notes import Change, Notebook, Notes, Person, entry_id
+from hermes_builtin.portable_notes import NotesImport
 from hermes_builtin.sessions.archive import (
     EVERYBODY,
     Archive,
@@ -47,7 +49,6 @@ from hermes_core.storage.files import open_regular
 
 FORMAT: Final = "hermes-memory"
 VERSION: Final = 1
-IMPORT: Final = "import"
 
 _SHOWN_PROBLEMS: Final = 10
 #: A line is read into memory; the longest message that an archive takes is shorter.
@@ -67,7 +68,8 @@ class PortableError(HermesError):
 class Counts:
     """How much was exported, or imported.
 
-    ``known`` is what was there already. ``memories`` are those of external providers.
+    ``known`` is what was there already. ``memories`` are those of external providers. ``refused``
+    are pending writes with an id that none can have.
     """
 
     notes: int = 0
@@ -77,6 +79,7 @@ class Counts:
     messages: int = 0
     known: int = 0
     memories: int = 0
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,7 @@ def _people(home: Path) -> list[dict[str, str]]:
 
 
 def _counted(counts: Mapping[str, int]) -> Counts:
-    names = ("note", "change", "pending", "session", "message", "known", "memory")
+    names = ("note", "change", "pending", "session", "message", "known", "memory", "refused")
     return Counts(*(counts.get(each, 0) for each in names))
 
 
@@ -502,11 +505,33 @@ def import_file(home: Path, file: Path, progress: Progress | None = None) -> Cou
     except OSError as error:
         what = f"can't be read: {error.strerror or error}"
         raise HermesError(what, where=str(file), hint="check the path") from error
+    except sqlite3.Error as error:
+        what = f"can't be imported: {error}"
+        todo = "check the free space of the folder for temporary files"
+        raise HermesError(what, where=str(file), hint=todo) from error
 
 
 def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) -> Counts:
     counts: Counter[str] = Counter()
-    notes = _NotesImport(counts)
+    with closing(NotesImport(counts)) as notes:
+        _import_records(home, source, notes, counts, lambda: _report(progress, source, size))
+        notes.store(home)
+    return _counted(counts)
+
+
+def _report(progress: Progress | None, source: BinaryIO, size: int) -> None:
+    if progress is not None:
+        progress(source.tell(), size)
+
+
+def _import_records(
+    home: Path,
+    source: BinaryIO,
+    notes: NotesImport,
+    counts: Counter[str],
+    report: Callable[[], None],
+) -> None:
+    """Store everything but the notes, which are collected."""
     with (
         closing(locate(home).open()) as archive,
         closing(ImportedMemories(home)) as imported,
@@ -524,12 +549,9 @@ def _import(home: Path, source: BinaryIO, size: int, progress: Progress | None) 
                     memories.add(record)
                 case _:
                     notes.add(record)
-            if progress is not None:
-                progress(source.tell(), size)
+            report()
         sessions.finish()
         memories.finish()
-    notes.store(home)
-    return _counted(counts)
 
 
 class _MemoriesImport:
@@ -559,35 +581,6 @@ class _MemoriesImport:
             self._counts["memory"] += new
             self._counts["known"] += len(self._batch) - new
             self._batch, self._size = [], 0
-
-
-class _NotesImport:
-    """Collects everything about the notes, which are few, and stores it at the end."""
-
-    def __init__(self, counts: Counter[str]) -> None:
-        self._counts = counts
-        self._notebooks: dict[str, _Contents] = {}
-        self._pending: dict[str, Record] = {}
-        self._people: list[Person] = []
-
-    def add(self, record: Record) -> None:
-        """A record; those of other kinds are ignored."""
-        match record["type"]:
-            case "person":
-                self._people.append(Person(record["platform"], record["user_id"]))
-            case "change" | "note":
-                self._notebooks.setdefault(record["notebook"], _Contents()).add(record)
-            case "pending":
-                self._pending[record["id"]] = record["record"]
-
-    def store(self, home: Path) -> None:
-        """Store all of it."""
-        with closing(Notes.open(home, load_config(home).memory)) as notes:
-            for person in self._people:
-                notes.introduce(person)
-            for key, contents in self._notebooks.items():
-                _import_notebook(notes, notes.book(key), contents, self._counts)
-            _import_pending(notes, self._pending, self._counts)
 
 
 class _SessionImport:
@@ -622,59 +615,3 @@ class _SessionImport:
             self._counts["message"] += self._merge.messages
             self._counts["known"] += self._merge.known
             self._merge = None
-
-
-@dataclass(slots=True)
-class _Contents:
-    """What a file has of one notebook."""
-
-    changes: list[Change] = field(default_factory=list)
-    entries: list[str] = field(default_factory=list)
-    origins: dict[str, str] = field(default_factory=dict)
-
-    def add(self, record: Record) -> None:
-        if record["type"] == "note":
-            self.entries.append(record["text"])
-            if "origin" in record:
-                self.origins[record["text"]] = record["origin"]
-            return
-        self.origins |= record.get("origins", {})
-        entries = record.get("entries")
-        self.changes.append(
-            Change(
-                record["notebook"],
-                record["who"],
-                record["action"],
-                record.get("session", ""),
-                record.get("before", self.changes[-1].after if self.changes else ""),
-                record["after"],
-                None if entries is None else json.dumps(entries, ensure_ascii=False),
-                at=float(record["at"]),
-            )
-        )
-
-
-def _import_notebook(
-    notes: Notes, book: Notebook, contents: _Contents, counts: Counter[str]
-) -> None:
-    known = notes.history.recorded_origins(contents.origins)
-    # A file must not give authority to a text that this home has from somewhere else.
-    origins = {text: each for text, each in contents.origins.items() if text not in known}
-    is_restored = bool(contents.changes) and book.restore(contents.changes, origins)
-    counts["change"] += len(contents.changes) if is_restored else 0
-    # Also after that: somebody may have added a note to the file, and no change.
-    present = set(book.read().entries)
-    new = [each for each in contents.entries if each not in present]
-    counts["known"] += 0 if is_restored else len(contents.entries) - len(new)
-    counts["note"] += len(contents.entries) if is_restored else len(new)
-    if new:
-        book.merge(new, Author(IMPORT))
-        notes.history.record_origins({each: origins[each] for each in new if each in origins})
-
-
-def _import_pending(notes: Notes, pending: Mapping[str, Record], counts: Counter[str]) -> None:
-    for name, record in pending.items():
-        if notes.pending.restore(name, record):
-            counts["pending"] += 1
-        else:
-            counts["known"] += 1

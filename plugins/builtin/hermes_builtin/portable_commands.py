@@ -64,6 +64,9 @@ def import_command(ctx: click.Context, file: Path, json_wanted: bool) -> None:
         print_json(file=str(file), **asdict(counts))
         return
     say(f"Imported {_described(counts)}; already stored: {counts.known:,}.")
+    if counts.refused:
+        warn(f"left out: {amount(counts.refused, 'pending write')} with an id that none can have "
+             "(8 hexadecimal digits)")  # fmt: skip
     if counts.memories:
         note(f"For the next export: {amount(counts.memories, 'memory')} of a provider.")
 

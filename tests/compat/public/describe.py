@@ -15,7 +15,7 @@ from typing import Any
 from hermes_core import discover
 from hermes_core.config.document import LOADER, YamlProblem, parse
 from hermes_core.config.fields import read_fields
-from hermes_core.discovery import ProviderInfo
+from hermes_core.discovery import ProviderInfo, content_hash
 from hermes_core.loading import load_provider
 
 LOAD_SECONDS = 60
@@ -30,6 +30,8 @@ def main(name: str) -> None:
         "requires_env": _names(manifest.get("requires_env")),
         "packages": [each for each in _names(manifest.get("pip_dependencies")) if _missing(each)],
         "fields": [],
+        # A grade is about these files, and about no others of this name and version.
+        "hash": content_hash(info),
     }
     # Whatever it does when it is loaded: `check` reports that.
     with suppress(Exception):

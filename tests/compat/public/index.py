@@ -72,6 +72,7 @@ def _entry(result: dict[str, Any]) -> dict[str, Any]:
         "grade": checks.get("grade", "not graded"),
         "checks": {key: checks.get(key, empty) for key, empty in _NO_CHECKS.items()},
         "problem": _line(_problem(result)),
+        "hash": described.get("hash", "") if checks else "",
     }
 
 

@@ -145,15 +145,16 @@ class History:
             self._record(database, origins or {})
             return self._insert(database, change, entries)
 
-    def restore(self, changes: Iterable[Change], origins: Mapping[str, str]) -> None:
+    def restore(self, changes: Iterable[Change], origins: Iterable[Mapping[str, str]]) -> None:
         """Record the changes of a notebook of another home, with their times, oldest first.
 
         Args:
             changes: What happened there. The notebook has no history here.
-            origins: Where its entries come from.
+            origins: Where its entries come from, some at a time.
         """
         with self._file.transaction() as database:
-            self._record(database, origins)
+            for some in origins:
+                self._record(database, some)
             earlier = ""
             for each in changes:
                 before = None if each.before == earlier else each.before

@@ -7,7 +7,7 @@ the lock is that of a row, and text and history change in one transaction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ from hermes_builtin.notes.guard import HiddenText, find_secret, scan
 from hermes_builtin.notes.guard_decisions import GuardDecisions
 from hermes_builtin.notes.history import Change, History, edited_origin, origin_after_repeat
 from hermes_builtin.notes.history_file import FILE_EDIT
-from hermes_builtin.notes.notes_text import NotesText
+from hermes_builtin.notes.notes_text import NotesText, TextUpdate
 from hermes_core.privacy.origin import ASSISTANT, PERSON
 
 #
@@ -256,12 +256,15 @@ class Notebook:
         """
         return self._rewrite(_merger(removed, entries), "import", author, capped=False)
 
-    def restore(self, changes: Sequence[Change], origins: Mapping[str, str]) -> bool:
+    def restore(
+        self, changes: Iterable[Change], text: str, origins: Iterable[Mapping[str, str]]
+    ) -> bool:
         """Take over the history and the text of a notebook of another home.
 
         Args:
             changes: What happened there, oldest first; at least one.
-            origins: Where its entries come from.
+            text: What the last of them left.
+            origins: Where its entries come from, some at a time.
 
         Returns:
             Whether that was done. Nothing is changed if there is anything here.
@@ -270,12 +273,9 @@ class Notebook:
         with self.text.locked():
             if self.text.read() or self._history.last(self.key) is not None:
                 return False
-            *earlier, last = changes
-            aside = self.text.write_aside(last.after)
-            # As in every change: as long as its temporary file exists, the last was not made.
-            made = last._replace(inode=aside.inode, temporary=aside.path)
+            aside = self.text.write_aside(text)
             try:
-                self._history.restore([*earlier, made], origins)
+                self._history.restore(_until_made(changes, aside), origins)
                 self.text.put_in_place(aside, expected="")
             except BaseException:
                 aside.discard()
@@ -443,6 +443,17 @@ class Notebook:
 
     def _page(self, entries: list[str]) -> Page:
         return Page(entries, len(render(entries)), self.limit)
+
+
+def _until_made(changes: Iterable[Change], aside: TextUpdate) -> Iterator[Change]:
+    """Changes, the last one marked: as long as its temporary file exists, it was not made."""
+    last: Change | None = None
+    for each in changes:
+        if last is not None:
+            yield last
+        last = each
+    if last is not None:
+        yield last._replace(inode=aside.inode, temporary=aside.path)
 
 
 def _merger(

@@ -182,9 +182,19 @@ class PendingWrites:
         self._records.store(name, json.dumps(record, ensure_ascii=False, indent=2))
         return name
 
+    @staticmethod
+    def is_id(name: str) -> bool:
+        """Whether a write can have that id."""
+        return _NAME.fullmatch(name) is not None
+
     def restore(self, name: str, record: Mapping[str, Any]) -> bool:
-        """Store a write that waits in another home; returns whether it was not here yet."""
-        if not _NAME.fullmatch(name) or self._records.exists(name):
+        """Store a write that waits in another home; returns whether it was not here yet.
+
+        Args:
+            name: Its id; see `is_id`.
+            record: What another home has.
+        """
+        if self._records.exists(name):
             return False
         self._records.store(name, json.dumps(record, ensure_ascii=False, indent=2))
         return True
