@@ -14,7 +14,7 @@ from support.postgres import GUARDED, LONER, PASSWORD, Server
 
 from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError, ForeignDatabase
-from hermes_core.storage import outages
+from hermes_core.storage import inspection, outages
 from hermes_core.storage.inspection import inspect_server
 from hermes_core.storage.postgres import (
     Component,
@@ -25,8 +25,10 @@ from hermes_core.storage.postgres import (
     from_text,
     is_temporary,
     protect_table,
+    schema,
     to_text,
 )
+from hermes_core.storage.postgres import database as storage_database
 from hermes_core.storage.time_limit import time_limit
 
 THINGS = Component(
@@ -243,6 +245,63 @@ def test_a_role_that_is_created_later_is_used_from_the_next_start_on(postgres_se
         finally:
             before.close()
             admin.execute(f"REVOKE hermes_tenant FROM {LONER}")
+
+
+@pytest.fixture
+def founder(postgres_server, empty, monkeypatch):
+    """A plain user who may create roles, on a server that does not have ours yet."""
+    name, role = f"founder_{empty}", f"tenant_{empty}"
+    for module in (schema, storage_database, inspection):
+        monkeypatch.setattr(module, "ROLE", role)
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN CREATEROLE")
+        admin.execute(f"GRANT CREATE ON DATABASE {empty} TO {name}")
+        yield Database(postgres_server.url(empty, name), "ours")
+        admin.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE IF EXISTS {role}")
+        admin.execute(f"DROP ROLE {name}")
+
+
+def test_whoever_may_create_roles_can_use_the_one_that_we_create(founder):
+    add(founder, "one")
+    assert things(founder) == ["one"]
+    with founder.transaction(THINGS) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == (schema.ROLE,)
+    assert inspect_server(founder, [THINGS]).role == schema.ROLE
+    founder.close()
+
+
+def test_who_created_the_role_without_the_right_to_use_it_takes_that(postgres_server, founder):
+    """As in databases that were created before hermes-plugins asked for it."""
+    knows_set(postgres_server)
+    add(founder, "one")
+    founder.close()
+    with founder.connected() as connection:
+        connection.execute(f"REVOKE {schema.ROLE} FROM CURRENT_USER GRANTED BY CURRENT_USER")
+        assert inspect_server(founder, [THINGS]).role == ""
+    assert things(founder) == ["one"]
+    assert inspect_server(founder, [THINGS]).role == schema.ROLE
+    founder.close()
+
+
+def test_a_member_who_may_not_use_the_role_is_not_said_to(postgres_server, empty):
+    knows_set(postgres_server)
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"GRANT CREATE ON DATABASE {empty} TO {LONER}")
+        admin.execute(f"GRANT hermes_tenant TO {LONER} WITH SET FALSE")
+        member = Database(postgres_server.url(empty, LONER), "ours")
+        try:
+            add(member, "one")
+            assert things(member) == ["one"]
+            assert inspect_server(member, [THINGS]).role == ""
+        finally:
+            member.close()
+            admin.execute(f"REVOKE hermes_tenant FROM {LONER}")
+
+
+def knows_set(server: Server) -> None:
+    with server.admin() as admin:
+        if admin.info.server_version < 160_000:
+            pytest.skip("before PostgreSQL 16, every member may use a role")
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ _MARK: Final = "hermes-plugins: the memory of AI agents"
 #: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
 _LOCK: Final = 0x48504D53  # "HPMS"
 _OLDEST_SERVER: Final = 140_000
+#: From this version on, members of a role need an option for SET ROLE.
+_KNOWS_SET: Final = 160_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,15 +233,35 @@ def _create_role(connection: Connection) -> None:
         with suppress(*taken), connection.transaction():
             connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
     if not has_role(connection):
-        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
+        _join_role(connection)
+
+
+def _join_role(connection: Connection) -> None:
+    """Become a member of the role, only to use it with SET ROLE."""
+    options = " WITH SET TRUE, INHERIT FALSE" if _knows_set(connection) else ""
+    grant = sql.SQL(f"GRANT {{}} TO CURRENT_USER{options}")
+    connection.execute(grant.format(sql.Identifier(ROLE)))
 
 
 def has_role(connection: Connection) -> bool:
     """Whether there is the role that owns nothing, and this connection may use it."""
+    return _may(connection, "SET" if _knows_set(connection) else "MEMBER")
+
+
+def _knows_set(connection: Connection) -> bool:
+    """Whether this server tells members who may use a role with SET ROLE from others.
+
+    There, who creates a role is a member who may only let others use it.
+    """
+    return connection.info.server_version >= _KNOWS_SET
+
+
+def _may(connection: Connection, right: str) -> bool:
+    """Whether there is our role, and the user who connects has this right to it."""
     row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %(role)s"
-        " AND pg_has_role(current_user, oid, 'MEMBER'))",
-        {"role": ROLE},
+        "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %s"
+        " AND pg_has_role(current_user, oid, %s))",
+        (ROLE, right),
     ).fetchone()
     return bool(row and row[0])
 
@@ -266,7 +288,9 @@ def _grant(connection: Connection, component: Component) -> None:
     At every start: an administrator may have created the role after the tables.
     """
     if not has_role(connection):
-        return
+        if not _may(connection, "MEMBER WITH ADMIN OPTION"):
+            return
+        _join_role(connection)
     tables = connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
         " AND relkind = 'r' AND starts_with(relname, %s) AND relname != ALL(%s)"
