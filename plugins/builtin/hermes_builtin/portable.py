@@ -669,7 +669,8 @@ def _import_notebook(
     counts["note"] += len(contents.entries) if is_restored else len(new)
     if new:
         book.merge(new, Author(IMPORT))
-        notes.history.record_origins({each: origins[each] for each in new if each in origins})
+        of_new = {each: origins[each] for each in new if each in origins}
+        notes.history.record_origins(of_new, book.key)
 
 
 def _import_pending(notes: Notes, pending: Mapping[str, Record], counts: Counter[str]) -> None:

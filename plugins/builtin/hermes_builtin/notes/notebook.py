@@ -260,7 +260,7 @@ class Notebook:
             # As in every change: as long as its temporary file exists, the last was not made.
             made = last._replace(inode=aside.inode, temporary=aside.path)
             try:
-                self._history.restore([*earlier, made], origins)
+                self._history.restore(self.key, [*earlier, made], origins)
                 self.text.put_in_place(aside, expected="")
             except BaseException:
                 aside.discard()
