@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -100,6 +101,21 @@ def migrate(connection: Connection, component: Component, where: str) -> None:
             for each in wanted:
                 _upgrade(connection, each, where)
         _grant(connection, component)
+
+
+def put_new(connection: Connection, components: Sequence[Component]) -> None:
+    """Put a new schema in the place of ours, in a transaction that is undone; others see neither.
+
+    Raises:
+        psycopg.errors.InsufficientPrivilege: The user who connects may not do that.
+    """
+    # Nobody migrates the one that is there meanwhile.
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    connection.execute(f"ALTER SCHEMA {SCHEMA} RENAME TO {SCHEMA}_{secrets.token_hex(4)}".encode())
+    _create(connection)
+    for each in (_TENANTS_KEPT, *components):
+        _upgrade(connection, each, SCHEMA)
+        _grant(connection, each)
 
 
 def _upgrade(connection: Connection, component: Component, where: str) -> None:
