@@ -133,6 +133,31 @@ def test_a_database_with_tables_of_another_program_is_left_alone(postgres_server
         assert things(database) == ["one"]
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("VIEW public.people AS SELECT 1 AS one", "the view public.people"),
+        ("MATERIALIZED VIEW public.m AS SELECT 1 AS one", "the materialized view public.m"),
+        ("SEQUENCE public.numbers", "the sequence public.numbers"),
+        ("TABLE public.t (id bigint GENERATED ALWAYS AS IDENTITY)", "the table public.t"),
+        (
+            "FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; "
+            + "CREATE FOREIGN TABLE public.f (one integer) SERVER s",
+            "the foreign table public.f",
+        ),
+    ],
+)
+def test_whatever_another_program_has_in_a_database_is_left_alone(
+    postgres_server, empty, database, made, said
+):
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"CREATE {made}")
+        with pytest.raises(ForeignDatabase, match=f"another program, which has {said}"):
+            add(database, "one")
+        found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
+        assert found.fetchone() is None
+
+
 def test_processes_that_start_together_create_the_tables_once(postgres_server, empty):
     url = postgres_server.url(empty)
     databases = [Database(url, f"space{number}") for number in range(6)]
@@ -332,6 +357,7 @@ def test_a_login_stays_bound_as_long_as_it_exists(postgres_server, empty, bound)
         for unbind in (
             "DELETE FROM hermes.tenants",
             "UPDATE hermes.tenants SET login = 'another'",
+            "TRUNCATE hermes.tenants",
         ):
             with pytest.raises(psycopg.Error, match="is bound to the namespace ours") as caught:
                 admin.execute(unbind)
@@ -344,17 +370,26 @@ def test_a_login_stays_bound_as_long_as_it_exists(postgres_server, empty, bound)
         assert seen_of_theirs(postgres_server, empty, f"{bound}_new") == []
         admin.execute(f"DROP ROLE {bound}_new")
         assert admin.execute("DELETE FROM hermes.tenants").rowcount == 1
+        admin.execute("INSERT INTO hermes.tenants VALUES ('nobody any more', 'ours')")
+        admin.execute("TRUNCATE hermes.tenants")
+        assert admin.execute("SELECT * FROM hermes.tenants").fetchall() == []
 
 
-def test_a_database_from_before_keeps_its_logins_bound_too(postgres_server, empty, bound):
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_database_from_before_keeps_its_logins_bound_too(postgres_server, empty, bound, version):
     with postgres_server.admin(empty) as admin:
-        admin.execute("DROP FUNCTION hermes.tenant_kept CASCADE")
-        admin.execute("DELETE FROM hermes.versions WHERE component = 'tenants'")
+        if version:
+            admin.execute("DROP TRIGGER tenant_kept_truncated ON hermes.tenants")
+            admin.execute("UPDATE hermes.versions SET version = 1 WHERE component = 'tenants'")
+        else:
+            admin.execute("DROP FUNCTION hermes.tenant_kept CASCADE")
+            admin.execute("DELETE FROM hermes.versions WHERE component = 'tenants'")
         later = Database(postgres_server.url(empty), "ours")
         assert things(later) == ["our secret"]
         later.close()
-        with pytest.raises(psycopg.Error, match="is bound to the namespace ours"):
-            admin.execute("DELETE FROM hermes.tenants")
+        for unbind in ("DELETE FROM hermes.tenants", "TRUNCATE hermes.tenants"):
+            with pytest.raises(psycopg.Error, match="is bound to the namespace ours"):
+                admin.execute(unbind)
 
 
 # -- errors --------------------------------------------------------------------------------

@@ -169,23 +169,32 @@ def component_version(connection: Connection, component: Component, where: str) 
     return version
 
 
-def _refuse_tables_of_others(connection: Connection, where: str) -> None:
-    """Raise if a database without our schema has tables; those of extensions don't count.
+# Functions don't count: providers and poolers put some into every database. A sequence is named
+# last, since it may belong to a table.
+_FOREIGN: Final = """
+SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'
+    WHEN 'f' THEN 'foreign table' WHEN 'S' THEN 'sequence' ELSE 'table' END,
+    relnamespace::regnamespace || '.' || quote_ident(relname)
+FROM pg_class AS found
+WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND relpersistence != 't'
+AND relnamespace NOT IN (SELECT oid FROM pg_namespace
+    WHERE starts_with(nspname, 'pg_') OR nspname IN ('information_schema', %(ours)s))
+AND NOT EXISTS (SELECT 1 FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND objid = found.oid AND deptype = 'e')
+ORDER BY relkind = 'S', oid LIMIT 1
+"""
 
-    Nor do ours: another process may have created them a moment ago.
+
+def _refuse_tables_of_others(connection: Connection, where: str) -> None:
+    """Raise if a database without our schema has tables, views or sequences.
+
+    Those of extensions don't count. Nor do ours: another process may have created them a moment
+    ago.
     """
-    found = connection.execute(
-        "SELECT relnamespace::regnamespace || '.' || quote_ident(relname) FROM pg_class AS found"
-        " WHERE relkind IN ('r', 'p') AND relpersistence != 't'"
-        " AND relnamespace NOT IN (SELECT oid FROM pg_namespace"
-        " WHERE starts_with(nspname, 'pg_') OR nspname IN ('information_schema', %s))"
-        " AND NOT EXISTS (SELECT 1 FROM pg_depend WHERE classid = 'pg_class'::regclass"
-        " AND objid = found.oid AND deptype = 'e') ORDER BY found.oid LIMIT 1",
-        (SCHEMA,),
-    ).fetchone()
+    found = connection.execute(_FOREIGN, {"ours": SCHEMA}).fetchone()
     if found is not None:
         raise ForeignDatabase(
-            f"it belongs to another program, which has the table {found[0]}",
+            f"it belongs to another program, which has the {found[0]} {found[1]}",
             where=where,
             hint="it was not changed; create an empty database for hermes-plugins",
         )
@@ -223,6 +232,31 @@ CREATE TRIGGER tenant_kept_deleted BEFORE DELETE ON hermes.tenants
     FOR EACH ROW EXECUTE FUNCTION hermes.tenant_kept();
 CREATE TRIGGER tenant_kept_updated BEFORE UPDATE ON hermes.tenants
     FOR EACH ROW WHEN (OLD.login != NEW.login) EXECUTE FUNCTION hermes.tenant_kept();
+""",
+        # TRUNCATE has no rows.
+        """
+CREATE OR REPLACE FUNCTION hermes.tenant_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    kept hermes.tenants;
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        SELECT * INTO kept FROM hermes.tenants
+        WHERE login IN (SELECT rolname FROM pg_roles) ORDER BY login LIMIT 1;
+    ELSE
+        SELECT OLD.* INTO kept WHERE EXISTS (SELECT 1 FROM pg_roles WHERE rolname = OLD.login);
+    END IF;
+    IF kept.login IS NOT NULL THEN
+        RAISE 'the login % is bound to the namespace %; without that, it sees all of them',
+            kept.login, kept.namespace
+            USING HINT = 'drop the role first, or bind it to another namespace with UPDATE',
+                  ERRCODE = '2BP01';
+    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    IF TG_OP = 'UPDATE' THEN RETURN NEW; END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tenant_kept_truncated BEFORE TRUNCATE ON hermes.tenants
+    FOR EACH STATEMENT EXECUTE FUNCTION hermes.tenant_kept();
 """,
     ),
 )
