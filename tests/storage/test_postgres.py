@@ -133,6 +133,12 @@ def test_a_database_with_tables_of_another_program_is_left_alone(postgres_server
         assert things(database) == ["one"]
 
 
+FOREIGN_TABLE = (
+    "FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;"
+    " CREATE FOREIGN TABLE public.f (one integer) SERVER s"
+)
+
+
 @pytest.mark.parametrize(
     ("made", "said"),
     [
@@ -140,11 +146,7 @@ def test_a_database_with_tables_of_another_program_is_left_alone(postgres_server
         ("MATERIALIZED VIEW public.m AS SELECT 1 AS one", "the materialized view public.m"),
         ("SEQUENCE public.numbers", "the sequence public.numbers"),
         ("TABLE public.t (id bigint GENERATED ALWAYS AS IDENTITY)", "the table public.t"),
-        (
-            "FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w; "
-            + "CREATE FOREIGN TABLE public.f (one integer) SERVER s",
-            "the foreign table public.f",
-        ),
+        (FOREIGN_TABLE, "the foreign table public.f"),
     ],
 )
 def test_whatever_another_program_has_in_a_database_is_left_alone(
