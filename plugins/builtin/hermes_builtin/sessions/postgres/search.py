@@ -74,7 +74,7 @@ class PostgresSource:
     def spread(self, groups: Sequence[Group], most: int) -> list[Spread | None] | None:
         """In how many messages and sessions of all people the words of each group are.
 
-        A person is told of each word alone: a message with two words of a group counts twice.
+        The database counts each word alone: a message with two words of a group counts twice.
         """
         if self._sees_all or not groups:
             return None
