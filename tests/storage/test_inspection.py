@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import psycopg
 import pytest
+from support.commands import Machine
 from support.postgres import LONER, components
 
 from hermes_core.storage.inspection import inspect_server
@@ -106,3 +107,19 @@ def test_a_database_of_an_earlier_format_is_like_a_new_one_afterwards(postgres_s
             for each in components():
                 migrate(connection, each, "new")
         assert problems(postgres_server.url(name)) == []
+
+
+def test_the_commands_name_it(postgres_server, name, tmp_path):
+    machine = Machine(tmp_path / "machine", in_process=True)
+    machine.home.mkdir(parents=True, exist_ok=True)
+    url = postgres_server.url(name)
+    (machine.home / "config.yaml").write_text(f"memory:\n  storage: {url}\n")
+    assert machine.run("storage", "check").code == 0
+    with postgres_server.admin(name) as admin:
+        admin.execute("CREATE POLICY more ON hermes.archive_messages USING (true)")
+        admin.execute("DROP INDEX hermes.archive_words_index")
+    status, check = (machine.run("storage", each) for each in ("status", "check"))
+    assert "the policy more of the table archive_messages does not ask" in status.out
+    assert "the policy more of the table archive_messages was added" in check.out + check.err
+    assert "the index archive_words_index is missing" in check.out + check.err
+    assert check.code == 1
