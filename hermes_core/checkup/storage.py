@@ -100,14 +100,16 @@ class Storage:
         """The part that says whether all of this is an unfinished copy."""
         return self.parts[0]
 
-    def inspect(self) -> ServerReport | None:
-        """What the server says, without changing anything; None for files."""
+    def inspect(self, *, thorough: bool = False) -> ServerReport | None:
+        """What the server says; None for files. See `inspect_server`."""
         if self.database is None:
             return None
         from hermes_core.storage.inspection import inspect_server  # noqa: PLC0415 - imports psycopg
 
         return inspect_server(
-            self.database, [each.component for each in self.parts if each.component]
+            self.database,
+            [each.component for each in self.parts if each.component],
+            thorough=thorough,
         )
 
     def counts(self) -> dict[str, Mapping[str, int]]:
@@ -226,7 +228,7 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
     problems: list[str] = []
     try:
         with _opened(config, config.storage) as storage:
-            server = storage.inspect()
+            server = storage.inspect(thorough=True)
             if server is not None:
                 problems += server.problems
                 if not server.role:

@@ -76,6 +76,8 @@ def _print_status(report: StorageReport) -> None:
         role = f"role {server.role}" if server.role else paint("the owner of the tables", "changed")
         say_field("server", f"PostgreSQL {server.version}, connected as {server.user}", _WIDTH)
         say_field("security", f"row-level security, {role}", _WIDTH)
+        for problem in server.problems:
+            say_field("problem", paint(plain(problem), "broken"), _WIDTH)
         formats = ", ".join(f"{name} {number}" for name, number in server.schemas.items())
         say_field("formats", "no tables yet" if server.is_new else formats, _WIDTH)
     for each in report.parts:

@@ -1,4 +1,4 @@
-"""What a PostgreSQL server says about our storage in it, without changing anything."""
+"""What a PostgreSQL server says about our storage in it. It is as before afterwards."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hermes_core.storage.postgres import (
     Connection,
     Database,
     component_version,
+    differences,
     has_role,
 )
 
@@ -19,6 +20,18 @@ _TABLES: Final = (
     "SELECT relname, relrowsecurity, relforcerowsecurity,"
     " EXISTS (SELECT 1 FROM pg_policy WHERE polrelid = pg_class.oid) FROM pg_class"
     " WHERE relnamespace = to_regnamespace('hermes') AND relkind IN ('r', 'p') ORDER BY relname"
+)
+_OPEN: Final = (
+    "SELECT relname, polname FROM pg_policy JOIN pg_class ON pg_class.oid = polrelid"
+    " WHERE relnamespace = to_regnamespace('hermes') AND polpermissive"
+    " AND (strpos(coalesce(pg_get_expr(polqual, polrelid), ''), 'current_namespace()') = 0"
+    " OR strpos(coalesce(pg_get_expr(polwithcheck, polrelid), ''), 'current_namespace()') = 0)"
+    " ORDER BY 1, 2"
+)
+_READABLE: Final = (
+    "SELECT DISTINCT relname FROM pg_class, aclexplode(relacl) WHERE relname = ANY (%(private)s)"
+    " AND relnamespace = to_regnamespace('hermes')"
+    " AND (grantee = 0 OR grantee = to_regrole(%(role)s)) ORDER BY 1"
 )
 _INVALID: Final = (
     "SELECT pg_class.relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid"
@@ -47,7 +60,7 @@ class ServerReport:
         is_owner: Whether that user owns our tables, or may create them.
         schemas: The version of each component; 0 if it has no tables yet.
         is_new: Whether there is nothing of ours in the database yet.
-        problems: Tables without protection, and indexes that are not valid, a line each.
+        problems: What is wrong with tables, their protection and their indexes, a line each.
         clients: The addresses from which others are connected as hermes-plugins.
     """
 
@@ -61,8 +74,15 @@ class ServerReport:
     clients: tuple[str, ...]
 
 
-def inspect_server(database: Database, components: Iterable[Component]) -> ServerReport:
+def inspect_server(
+    database: Database, components: Iterable[Component], *, thorough: bool = False
+) -> ServerReport:
     """Look at a server and at our tables in it.
+
+    Args:
+        database: Where.
+        components: Whose tables.
+        thorough: Compare the schema with a new one, if the user who connects may create one.
 
     Raises:
         ForeignDatabase: They belong to another program, or to a newer version of this one.
@@ -82,7 +102,7 @@ def inspect_server(database: Database, components: Iterable[Component]) -> Serve
             bool(is_owner[0]),
             {name: max(version, 0) for name, version in versions.items()},
             all(version < 0 for version in versions.values()),
-            tuple(_problems(connection, wanted, versions)),
+            tuple(_problems(connection, wanted, versions, thorough=thorough)),
             tuple(sorted(str(row[0]) for row in connection.execute(_OTHERS))),
         )
 
@@ -92,7 +112,11 @@ def _shown(version: int) -> str:
 
 
 def _problems(
-    connection: Connection, components: list[Component], versions: dict[str, int]
+    connection: Connection,
+    components: list[Component],
+    versions: dict[str, int],
+    *,
+    thorough: bool,
 ) -> Iterator[str]:
     for each in components:
         if 0 <= versions[each.name] < each.version:
@@ -100,13 +124,24 @@ def _problems(
                 f"the tables of the {each.name} have format {versions[each.name]}; the next agent "
                 f"brings them to {each.version}"
             )
-    # These belong to no namespace, and our role may not change them.
-    private = {"versions", "tenants", *(table for each in components for table in each.private)}
-    for table, *states in connection.execute(_TABLES):
-        if table not in private:
-            yield from _unprotected(table, *states)
+    there = [each for each in components if versions[each.name] == each.version]
+    found = differences(connection, there) if thorough and there == components else None
+    yield from _without_comparison(connection, components) if found is None else found
     for (name,) in connection.execute(_INVALID):
         yield f"the index {name} is not valid: run REINDEX INDEX hermes.{name}"
+
+
+def _without_comparison(connection: Connection, components: list[Component]) -> Iterator[str]:
+    """What is wrong with the protection, as far as whoever connects can see it."""
+    private = [table for each in components for table in each.private]
+    for table, *states in connection.execute(_TABLES):
+        # These belong to no namespace, and our role may not change them.
+        if table not in ("versions", "tenants", *private):
+            yield from _unprotected(table, *states)
+    for table, policy in connection.execute(_OPEN):
+        yield f"the policy {policy} of the table {table} does not ask for the namespace"
+    for (table,) in connection.execute(_READABLE, {"role": ROLE, "private": private}):
+        yield f"the role {ROLE} may use the table {table}, which is private"
 
 
 def _unprotected(table: str, enabled: Any, forced: Any, has_policy: Any) -> Iterator[str]:

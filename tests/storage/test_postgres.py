@@ -14,7 +14,7 @@ from support.postgres import GUARDED, LONER, PASSWORD, Server
 
 from hermes_builtin.sessions.spool import may_succeed_later
 from hermes_core.errors import DatabaseError, ForeignDatabase
-from hermes_core.storage import outages
+from hermes_core.storage import inspection, outages
 from hermes_core.storage.inspection import inspect_server
 from hermes_core.storage.postgres import (
     Component,
@@ -25,8 +25,10 @@ from hermes_core.storage.postgres import (
     from_text,
     is_temporary,
     protect_table,
+    schema,
     to_text,
 )
+from hermes_core.storage.postgres import database as storage_database
 from hermes_core.storage.time_limit import time_limit
 
 THINGS = Component(
@@ -129,6 +131,33 @@ def test_a_database_with_tables_of_another_program_is_left_alone(postgres_server
         admin.execute("CREATE TABLE public.later (a int)")
         database.close()
         assert things(database) == ["one"]
+
+
+FOREIGN_TABLE = (
+    "FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;"
+    " CREATE FOREIGN TABLE public.f (one integer) SERVER s"
+)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("VIEW public.people AS SELECT 1 AS one", "the view public.people"),
+        ("MATERIALIZED VIEW public.m AS SELECT 1 AS one", "the materialized view public.m"),
+        ("SEQUENCE public.numbers", "the sequence public.numbers"),
+        ("TABLE public.t (id bigint GENERATED ALWAYS AS IDENTITY)", "the table public.t"),
+        (FOREIGN_TABLE, "the foreign table public.f"),
+    ],
+)
+def test_whatever_another_program_has_in_a_database_is_left_alone(
+    postgres_server, empty, database, made, said
+):
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"CREATE {made}")
+        with pytest.raises(ForeignDatabase, match=f"another program, which has {said}"):
+            add(database, "one")
+        found = admin.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'hermes'")
+        assert found.fetchone() is None
 
 
 def test_processes_that_start_together_create_the_tables_once(postgres_server, empty):
@@ -246,6 +275,63 @@ def test_a_role_that_is_created_later_is_used_from_the_next_start_on(postgres_se
 
 
 @pytest.fixture
+def founder(postgres_server, empty, monkeypatch):
+    """A plain user who may create roles, on a server that does not have ours yet."""
+    name, role = f"founder_{empty}", f"tenant_{empty}"
+    for module in (schema, storage_database, inspection):
+        monkeypatch.setattr(module, "ROLE", role)
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN CREATEROLE")
+        admin.execute(f"GRANT CREATE ON DATABASE {empty} TO {name}")
+        yield Database(postgres_server.url(empty, name), "ours")
+        admin.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE IF EXISTS {role}")
+        admin.execute(f"DROP ROLE {name}")
+
+
+def test_whoever_may_create_roles_can_use_the_one_that_we_create(founder):
+    add(founder, "one")
+    assert things(founder) == ["one"]
+    with founder.transaction(THINGS) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == (schema.ROLE,)
+    assert inspect_server(founder, [THINGS]).role == schema.ROLE
+    founder.close()
+
+
+def test_who_created_the_role_without_the_right_to_use_it_takes_that(postgres_server, founder):
+    """As in databases that were created before hermes-plugins asked for it."""
+    knows_set(postgres_server)
+    add(founder, "one")
+    founder.close()
+    with founder.connected() as connection:
+        connection.execute(f"REVOKE {schema.ROLE} FROM CURRENT_USER GRANTED BY CURRENT_USER")
+        assert inspect_server(founder, [THINGS]).role == ""
+    assert things(founder) == ["one"]
+    assert inspect_server(founder, [THINGS]).role == schema.ROLE
+    founder.close()
+
+
+def test_a_member_who_may_not_use_the_role_is_not_said_to(postgres_server, empty):
+    knows_set(postgres_server)
+    with postgres_server.admin(empty) as admin:
+        admin.execute(f"GRANT CREATE ON DATABASE {empty} TO {LONER}")
+        admin.execute(f"GRANT hermes_tenant TO {LONER} WITH SET FALSE")
+        member = Database(postgres_server.url(empty, LONER), "ours")
+        try:
+            add(member, "one")
+            assert things(member) == ["one"]
+            assert inspect_server(member, [THINGS]).role == ""
+        finally:
+            member.close()
+            admin.execute(f"REVOKE hermes_tenant FROM {LONER}")
+
+
+def knows_set(server: Server) -> None:
+    with server.admin() as admin:
+        if admin.info.server_version < 160_000:
+            pytest.skip("before PostgreSQL 16, every member may use a role")
+
+
+@pytest.fixture
 def bound(postgres_server, empty, database):
     """A login that is bound to the namespace "ours", in a database with two namespaces."""
     add(database, "our secret")
@@ -273,6 +359,7 @@ def test_a_login_stays_bound_as_long_as_it_exists(postgres_server, empty, bound)
         for unbind in (
             "DELETE FROM hermes.tenants",
             "UPDATE hermes.tenants SET login = 'another'",
+            "TRUNCATE hermes.tenants",
         ):
             with pytest.raises(psycopg.Error, match="is bound to the namespace ours") as caught:
                 admin.execute(unbind)
@@ -285,17 +372,26 @@ def test_a_login_stays_bound_as_long_as_it_exists(postgres_server, empty, bound)
         assert seen_of_theirs(postgres_server, empty, f"{bound}_new") == []
         admin.execute(f"DROP ROLE {bound}_new")
         assert admin.execute("DELETE FROM hermes.tenants").rowcount == 1
+        admin.execute("INSERT INTO hermes.tenants VALUES ('nobody any more', 'ours')")
+        admin.execute("TRUNCATE hermes.tenants")
+        assert admin.execute("SELECT * FROM hermes.tenants").fetchall() == []
 
 
-def test_a_database_from_before_keeps_its_logins_bound_too(postgres_server, empty, bound):
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_database_from_before_keeps_its_logins_bound_too(postgres_server, empty, bound, version):
     with postgres_server.admin(empty) as admin:
-        admin.execute("DROP FUNCTION hermes.tenant_kept CASCADE")
-        admin.execute("DELETE FROM hermes.versions WHERE component = 'tenants'")
+        if version:
+            admin.execute("DROP TRIGGER tenant_kept_truncated ON hermes.tenants")
+            admin.execute("UPDATE hermes.versions SET version = 1 WHERE component = 'tenants'")
+        else:
+            admin.execute("DROP FUNCTION hermes.tenant_kept CASCADE")
+            admin.execute("DELETE FROM hermes.versions WHERE component = 'tenants'")
         later = Database(postgres_server.url(empty), "ours")
         assert things(later) == ["our secret"]
         later.close()
-        with pytest.raises(psycopg.Error, match="is bound to the namespace ours"):
-            admin.execute("DELETE FROM hermes.tenants")
+        for unbind in ("DELETE FROM hermes.tenants", "TRUNCATE hermes.tenants"):
+            with pytest.raises(psycopg.Error, match="is bound to the namespace ours"):
+                admin.execute(unbind)
 
 
 # -- errors --------------------------------------------------------------------------------

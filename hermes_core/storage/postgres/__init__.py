@@ -19,6 +19,7 @@ from hermes_core.storage.postgres.database import (
     Database,
     shared_database,
 )
+from hermes_core.storage.postgres.differences import differences
 from hermes_core.storage.postgres.errors import (
     NoAnswer,
     PostgresError,
@@ -65,6 +66,7 @@ __all__ = [
     "Transactions",
     "TranslatedConnection",
     "component_version",
+    "differences",
     "fault_of",
     "from_text",
     "has_role",

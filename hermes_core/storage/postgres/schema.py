@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ _MARK: Final = "hermes-plugins: the memory of AI agents"
 #: A number for ``pg_advisory_xact_lock``: two processes that start don't both migrate.
 _LOCK: Final = 0x48504D53  # "HPMS"
 _OLDEST_SERVER: Final = 140_000
+#: From this version on, members of a role need an option for SET ROLE.
+_KNOWS_SET: Final = 160_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,21 @@ def migrate(connection: Connection, component: Component, where: str) -> None:
         _grant(connection, component)
 
 
+def put_new(connection: Connection, components: Sequence[Component]) -> None:
+    """Put a new schema in the place of ours, in a transaction that is undone; others see neither.
+
+    Raises:
+        psycopg.errors.InsufficientPrivilege: The user who connects may not do that.
+    """
+    # Nobody migrates the one that is there meanwhile.
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    connection.execute(f"ALTER SCHEMA {SCHEMA} RENAME TO {SCHEMA}_{secrets.token_hex(4)}".encode())
+    _create(connection)
+    for each in (_TENANTS_KEPT, *components):
+        _upgrade(connection, each, SCHEMA)
+        _grant(connection, each)
+
+
 def _upgrade(connection: Connection, component: Component, where: str) -> None:
     """Bring a component to its newest version; create the schema, if there is none."""
     version = component_version(connection, component, where)
@@ -151,23 +169,32 @@ def component_version(connection: Connection, component: Component, where: str) 
     return version
 
 
-def _refuse_tables_of_others(connection: Connection, where: str) -> None:
-    """Raise if a database without our schema has tables; those of extensions don't count.
+# Functions don't count: providers and poolers put some into every database. A sequence is named
+# last, since it may belong to a table.
+_FOREIGN: Final = """
+SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view'
+    WHEN 'f' THEN 'foreign table' WHEN 'S' THEN 'sequence' ELSE 'table' END,
+    relnamespace::regnamespace || '.' || quote_ident(relname)
+FROM pg_class AS found
+WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND relpersistence != 't'
+AND relnamespace NOT IN (SELECT oid FROM pg_namespace
+    WHERE starts_with(nspname, 'pg_') OR nspname IN ('information_schema', %(ours)s))
+AND NOT EXISTS (SELECT 1 FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND objid = found.oid AND deptype = 'e')
+ORDER BY relkind = 'S', oid LIMIT 1
+"""
 
-    Nor do ours: another process may have created them a moment ago.
+
+def _refuse_tables_of_others(connection: Connection, where: str) -> None:
+    """Raise if a database without our schema has tables, views or sequences.
+
+    Those of extensions don't count. Nor do ours: another process may have created them a moment
+    ago.
     """
-    found = connection.execute(
-        "SELECT relnamespace::regnamespace || '.' || quote_ident(relname) FROM pg_class AS found"
-        " WHERE relkind IN ('r', 'p') AND relpersistence != 't'"
-        " AND relnamespace NOT IN (SELECT oid FROM pg_namespace"
-        " WHERE starts_with(nspname, 'pg_') OR nspname IN ('information_schema', %s))"
-        " AND NOT EXISTS (SELECT 1 FROM pg_depend WHERE classid = 'pg_class'::regclass"
-        " AND objid = found.oid AND deptype = 'e') ORDER BY found.oid LIMIT 1",
-        (SCHEMA,),
-    ).fetchone()
+    found = connection.execute(_FOREIGN, {"ours": SCHEMA}).fetchone()
     if found is not None:
         raise ForeignDatabase(
-            f"it belongs to another program, which has the table {found[0]}",
+            f"it belongs to another program, which has the {found[0]} {found[1]}",
             where=where,
             hint="it was not changed; create an empty database for hermes-plugins",
         )
@@ -206,6 +233,31 @@ CREATE TRIGGER tenant_kept_deleted BEFORE DELETE ON hermes.tenants
 CREATE TRIGGER tenant_kept_updated BEFORE UPDATE ON hermes.tenants
     FOR EACH ROW WHEN (OLD.login != NEW.login) EXECUTE FUNCTION hermes.tenant_kept();
 """,
+        # TRUNCATE has no rows.
+        """
+CREATE OR REPLACE FUNCTION hermes.tenant_kept() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    kept hermes.tenants;
+BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        SELECT * INTO kept FROM hermes.tenants
+        WHERE login IN (SELECT rolname FROM pg_roles) ORDER BY login LIMIT 1;
+    ELSE
+        SELECT OLD.* INTO kept WHERE EXISTS (SELECT 1 FROM pg_roles WHERE rolname = OLD.login);
+    END IF;
+    IF kept.login IS NOT NULL THEN
+        RAISE 'the login % is bound to the namespace %; without that, it sees all of them',
+            kept.login, kept.namespace
+            USING HINT = 'drop the role first, or bind it to another namespace with UPDATE',
+                  ERRCODE = '2BP01';
+    END IF;
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    IF TG_OP = 'UPDATE' THEN RETURN NEW; END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tenant_kept_truncated BEFORE TRUNCATE ON hermes.tenants
+    FOR EACH STATEMENT EXECUTE FUNCTION hermes.tenant_kept();
+""",
     ),
 )
 
@@ -231,15 +283,35 @@ def _create_role(connection: Connection) -> None:
         with suppress(*taken), connection.transaction():
             connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(name))
     if not has_role(connection):
-        connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(name))
+        _join_role(connection)
+
+
+def _join_role(connection: Connection) -> None:
+    """Become a member of the role, only to use it with SET ROLE."""
+    options = " WITH SET TRUE, INHERIT FALSE" if _knows_set(connection) else ""
+    grant = sql.SQL(f"GRANT {{}} TO CURRENT_USER{options}")
+    connection.execute(grant.format(sql.Identifier(ROLE)))
 
 
 def has_role(connection: Connection) -> bool:
     """Whether there is the role that owns nothing, and this connection may use it."""
+    return _may(connection, "SET" if _knows_set(connection) else "MEMBER")
+
+
+def _knows_set(connection: Connection) -> bool:
+    """Whether this server tells members who may use a role with SET ROLE from others.
+
+    There, who creates a role is a member who may only let others use it.
+    """
+    return connection.info.server_version >= _KNOWS_SET
+
+
+def _may(connection: Connection, right: str) -> bool:
+    """Whether there is our role, and the user who connects has this right to it."""
     row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %(role)s"
-        " AND pg_has_role(current_user, oid, 'MEMBER'))",
-        {"role": ROLE},
+        "SELECT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = %s"
+        " AND pg_has_role(current_user, oid, %s))",
+        (ROLE, right),
     ).fetchone()
     return bool(row and row[0])
 
@@ -266,7 +338,9 @@ def _grant(connection: Connection, component: Component) -> None:
     At every start: an administrator may have created the role after the tables.
     """
     if not has_role(connection):
-        return
+        if not _may(connection, "MEMBER WITH ADMIN OPTION"):
+            return
+        _join_role(connection)
     tables = connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
         " AND relkind = 'r' AND starts_with(relname, %s) AND relname != ALL(%s)"

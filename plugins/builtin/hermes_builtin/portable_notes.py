@@ -170,7 +170,8 @@ def _import_notebook(
     if new:
         book.merge(new, Author(IMPORT))
         for some in contents.origins():
-            notes.history.record_origins({each: some[each] for each in new if each in some})
+            of_new = {each: some[each] for each in new if each in some}
+            notes.history.record_origins(of_new, book.key)
 
 
 def _import_pending(notes: Notes, pending: Mapping[str, Record], counts: Counter[str]) -> None:

@@ -463,10 +463,10 @@ class BuiltinProvider(MemoryProvider):
     def _found_external(self, each: _NoteToVerify, verdict: OriginVerdict) -> None:
         """Record it; unless such notes are allowed, take the note back and let it wait."""
         notes, step = each.notes, each.step
-        notes.history.record_origins({step.content: verdict.origin})
+        notebook = notes.notebooks[each.target]
+        notes.history.record_origins({step.content: verdict.origin}, notebook.key)
         rule = notes.settings.external_notes
         logger.warning("notes: a note was judged again, %s: %.80s", verdict.reason, step.content)
-        notebook = notes.notebooks[each.target]
         if rule == ALLOW or step.content not in notebook.read().entries:
             return
         if rule == ASK:

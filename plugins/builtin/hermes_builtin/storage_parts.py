@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -18,6 +18,7 @@ from hermes_builtin.notes.notebook import TARGETS
 from hermes_builtin.notes.notes_text import NotesText
 from hermes_builtin.notes.pending import RecordFiles
 from hermes_builtin.notes.storage import open_storage
+from hermes_builtin.notes.text_owners import SHARED, owners_by_hash
 from hermes_builtin.sessions.archive import EVERYBODY, Message, NewMessage, Session, StoredTurn
 from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.hermes_agent import archive_files, theirs_in
@@ -27,6 +28,7 @@ from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.sqlite.rows import SqliteRows
 from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
+from hermes_core.privacy.origin import lowest
 from hermes_core.storage.migration import (
     MOVED_HINT,
     Digest,
@@ -325,10 +327,12 @@ _CHANGES: Final = "target, at, who, action, session, before, after, entries"
 # Their columns, and the order of the rows. What is not a fact of a home is left out: numbers, which
 # are new in the copy, and which file a text was in.
 _COPIED: Final = {
-    "allowed": ("hash, at", "hash"),
-    "origins": ("hash, origin", "hash"),
+    "allowed": ("hash, at", "hash, at"),
+    "origins": ("hash, origin", "hash, origin"),
     "blocked": ("id, at, target, text, reason", ""),
 }
+#: Which of several values of a text counts.
+_HASHED: Final[Mapping[str, Callable[[Iterable[Any]], Any]]] = {"allowed": min, "origins": lowest}
 _TABLES: Final[Tables] = dict.fromkeys(("changes", *_COPIED), "")
 _MORE_TABLES: Final = ("texts", "pending", "people")
 
@@ -375,7 +379,18 @@ class NotesPart:
     def _table(self, name: str) -> list[tuple[Any, ...]]:
         columns, order = _COPIED[name]
         query = f"SELECT {columns} FROM {name} WHERE {self._own(name)}"  # noqa: S608
-        return list(map(tuple, self._fetch(f"{query} ORDER BY {order or self._rows.order}")))
+        rows = list(map(tuple, self._fetch(f"{query} ORDER BY {order or self._rows.order}")))
+        if name not in _HASHED:
+            return rows
+        # A database has a row for each notebook with the text.
+        merged = _HASHED[name]
+        return [(each, merged(row[1] for row in same)) for each, same in groupby(rows, _hash_of)]
+
+    def _owners(self) -> Mapping[str, set[str]]:
+        """Whose notebooks have which texts, by their hashes."""
+        changes = [(row[0], row[5], row[6], row[7]) for row in self._changes()]
+        blocked = [(row[2], row[3]) for row in self._table("blocked")]
+        return owners_by_hash(self._texts().items(), changes, blocked)
 
     def _own(self, table: str) -> str:
         return self._rows.of_home(table)
@@ -457,10 +472,18 @@ class NotesPart:
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', 0)",
             source._changes(),
         )
-        for table, (columns, _) in _COPIED.items():
-            marks = ", ".join("?" * len(columns.split(", ")))
-            insert = f"INSERT INTO {table} ({columns}) VALUES ({marks})"  # noqa: S608
-            connection.executemany(insert, source._table(table))
+        columns, _ = _COPIED["blocked"]
+        connection.executemany(
+            f"INSERT INTO blocked ({columns}) VALUES (?, ?, ?, ?, ?)",  # noqa: S608
+            source._table("blocked"),
+        )
+        owners = source._owners()
+        for hashed, at in source._table("allowed"):
+            for owner in owners.get(hashed, (SHARED,)):
+                self._rows.put_allowed(connection, owner, hashed, at)
+        for hashed, origin in source._table("origins"):
+            for owner in owners.get(hashed, (SHARED,)):
+                self._rows.put_origin(connection, owner, hashed, origin)
         # The newest change of a notebook is the one that left the text in this file.
         for key in source._keys():
             connection.execute(
@@ -515,6 +538,10 @@ class NotesPart:
     def close(self) -> None:
         """Close the history."""
         self._storage.close()
+
+
+def _hash_of(row: tuple[Any, ...]) -> Any:
+    return row[0]
 
 
 def _is_json(text: str) -> bool:

@@ -325,10 +325,11 @@ class Notes:
 
     def allow(self, name: str) -> str:
         """Vouch for a text that the guard objects to: one in the files, or a refused write."""
-        for text in self._objected():
-            if entry_id(text) == name:
-                self.decisions.allow(text)
-                return text
+        found = [(target, text) for target, text in self._objected() if entry_id(text) == name]
+        for target, text in found:
+            self.decisions.allow(text, target)
+        if found:
+            return found[0][1]
         for notebook in self.all_notebooks():
             notebook.read()  # raises: the text may be in one that can't be read
         what = f"the guard has rejected nothing with the id {name}"
@@ -365,11 +366,13 @@ class Notes:
             if write.target == key and any(map(matches, texts)):
                 self.pending.erase(write.id)
 
-    def _objected(self) -> Iterator[str]:
+    def _objected(self) -> Iterator[tuple[str, str]]:
+        """Notebooks, and what the guard objects to in them."""
         for notebook in self.all_notebooks():
             with suppress(NotesError):
-                yield from notebook.findings(notebook.read().entries)
-        yield from (each.text for each in self.blocked())
+                for each in notebook.findings(notebook.read().entries):
+                    yield notebook.key, each
+        yield from ((each.target, each.text) for each in self.blocked())
 
     def close(self) -> None:
         """Close the files."""

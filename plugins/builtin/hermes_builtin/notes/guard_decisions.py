@@ -32,14 +32,11 @@ class GuardDecisions:
         self._clock = clock
         self._own = file.of_home("blocked")
 
-    def allow(self, text: str) -> None:
-        """A person vouches for a text."""
+    def allow(self, text: str, target: str = "memory") -> None:
+        """A person vouches for a text of a notebook."""
         with self._file.transaction() as database:
-            database.execute(
-                # The hash, not the text: what a person allowed may be a secret.
-                "INSERT INTO allowed (hash, at) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (text_hash(text), self._clock()),
-            )
+            # The hash, not the text: what a person allowed may be a secret.
+            self._file.put_allowed(database, target, text_hash(text), self._clock())
             self._unblock(database, text)
 
     def is_allowed(self, text: str) -> bool:

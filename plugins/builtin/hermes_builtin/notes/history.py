@@ -85,7 +85,7 @@ class Change(NamedTuple):
     @property
     def known(self) -> KnownText:
         """The state that it left."""
-        return KnownText(self.after, _seen_entries(self.after, self.seen), self.inode)
+        return KnownText(self.after, entries_of(self.after, self.seen), self.inode)
 
     @property
     def made(self) -> bool:
@@ -142,19 +142,22 @@ class History:
         """
         with self._file.transaction() as database:
             # Also right if the change fails: it is about the text, wherever it stands.
-            self._record(database, origins or {})
+            self._record(database, change.target, origins or {})
             return self._insert(database, change, entries)
 
-    def restore(self, changes: Iterable[Change], origins: Iterable[Mapping[str, str]]) -> None:
+    def restore(
+        self, target: str, changes: Iterable[Change], origins: Iterable[Mapping[str, str]]
+    ) -> None:
         """Record the changes of a notebook of another home, with their times, oldest first.
 
         Args:
+            target: The notebook.
             changes: What happened there. The notebook has no history here.
             origins: Where its entries come from, some at a time.
         """
         with self._file.transaction() as database:
             for some in origins:
-                self._record(database, some)
+                self._record(database, target, some)
             earlier = ""
             for each in changes:
                 before = None if each.before == earlier else each.before
@@ -216,7 +219,7 @@ class History:
                     for each in entries
                     if each not in recorded
                 }
-                self._record(database, origins)
+                self._record(database, target, origins)
         if unmade is not None:
             with suppress(OSError):
                 # After the commit: as long as the record exists, the file must exist, or the change
@@ -350,10 +353,10 @@ class History:
         with self._file.opened() as database:
             return self._recorded(database, texts)
 
-    def record_origins(self, origins: Mapping[str, str]) -> None:
-        """Record where texts come from, whether they are notes already or not."""
+    def record_origins(self, origins: Mapping[str, str], target: str = "memory") -> None:
+        """Record where texts of a notebook come from, whether they are notes already or not."""
         with self._file.transaction() as database:
-            self._record(database, origins)
+            self._record(database, target, origins)
 
     def before(self, change: Change) -> list[str]:
         """The entries that there were before a change."""
@@ -428,17 +431,17 @@ class History:
             some = hashes[start : start + _VALUES]
             marks = ", ".join("?" * len(some))
             query = f"SELECT hash, origin FROM origins WHERE {own} AND hash IN ({marks})"  # noqa: S608
-            rows = database.execute(query, some).fetchall()
-            found.update((texts_by_hash[hashed], str(origin)) for hashed, origin in rows)
+            for hashed, origin in database.execute(query, some).fetchall():
+                text = texts_by_hash[hashed]
+                # The same text may be in several notebooks.
+                found[text] = lowest((found.get(text, str(origin)), str(origin)))
         return found
 
-    def _record(self, database: Connection, origins: Mapping[str, str]) -> None:
+    def _record(self, database: Connection, target: str, origins: Mapping[str, str]) -> None:
         known = self._recorded(database, origins)
-        own = self._file.of_home("origins")
         for text, origin in origins.items():
-            hashed, settled = text_hash(text), origin_after_repeat(known.get(text), origin)
-            database.execute(f"DELETE FROM origins WHERE {own} AND hash = ?", (hashed,))  # noqa: S608
-            database.execute("INSERT INTO origins (hash, origin) VALUES (?, ?)", (hashed, settled))
+            settled = origin_after_repeat(known.get(text), origin)
+            self._file.put_origin(database, target, text_hash(text), settled)
 
     def _prune(self, database: Connection, target: str) -> None:
         """Drop the oldest changes of a notebook; the first one left gets its own `before`."""
@@ -464,10 +467,10 @@ class History:
 
 def _entries_of(before: str | None, after: str, seen: str | None) -> list[str]:
     """All entries in the texts of a change."""
-    return [*(split(before) if before else ()), *_seen_entries(after, seen)]
+    return [*(split(before) if before else ()), *entries_of(after, seen)]
 
 
-def _seen_entries(after: str, seen: str | None) -> list[str]:
+def entries_of(after: str, seen: str | None) -> list[str]:
     """How a text was divided; as its separators do, if that was not recorded or can't be read."""
     recorded = divided(seen) if seen else None
     return split(after) if recorded is None else recorded
@@ -487,7 +490,7 @@ def _erase_in(database: Connection, number: int, matches: Matches) -> None:
     before, after, seen = database.execute(
         "SELECT before, after, entries FROM changes WHERE id = ?", (number,)
     ).fetchone()
-    entries = _seen_entries(after, seen)
+    entries = entries_of(after, seen)
     database.execute(
         # Without `entries`: the text has its separators now, however it was divided before.
         "UPDATE changes SET before = ?, after = ?, entries = NULL WHERE id = ?",

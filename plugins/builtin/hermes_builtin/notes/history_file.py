@@ -147,6 +147,12 @@ class NotesDatabase(Protocol):
     def insert(self, connection: Connection, statement: str, values: Sequence[Any]) -> int:
         """Insert a row, and return its number."""
 
+    def put_origin(self, connection: Connection, target: str, hashed: str, origin: str) -> None:
+        """Record where a text of a notebook comes from, whatever was recorded before."""
+
+    def put_allowed(self, connection: Connection, target: str, hashed: str, at: float) -> None:
+        """Record that a person vouches for a text of a notebook, unless that is recorded."""
+
     def check(self) -> None:
         """Raise `NotesError` unless there is no damage."""
 
@@ -181,6 +187,18 @@ class HistoryFile:
         """Insert a row, and return its number."""
         connection.execute(statement, values)
         return int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
+
+    def put_origin(self, connection: Connection, target: str, hashed: str, origin: str) -> None:  # noqa: ARG002 - whoever reads the file reads all of it
+        """Record where a text comes from, in whichever notebook it is."""
+        connection.execute(
+            "INSERT OR REPLACE INTO origins (hash, origin) VALUES (?, ?)", (hashed, origin)
+        )
+
+    def put_allowed(self, connection: Connection, target: str, hashed: str, at: float) -> None:  # noqa: ARG002
+        """Record that a person vouches for a text, for whichever notebook."""
+        connection.execute(
+            "INSERT INTO allowed (hash, at) VALUES (?, ?) ON CONFLICT DO NOTHING", (hashed, at)
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

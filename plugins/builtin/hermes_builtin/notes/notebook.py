@@ -275,7 +275,7 @@ class Notebook:
                 return False
             aside = self.text.write_aside(text)
             try:
-                self._history.restore(_until_made(changes, aside), origins)
+                self._history.restore(self.key, _until_made(changes, aside), origins)
                 self.text.put_in_place(aside, expected="")
             except BaseException:
                 aside.discard()

@@ -12,17 +12,20 @@ from typing import Any, Final, NamedTuple
 
 from hermes_builtin.notes.entries import FileChanged, NotesError
 from hermes_builtin.notes.notes_text import FileText
+from hermes_builtin.notes.own_rows import give_rows_to_notebooks, target_of
 from hermes_builtin.notes.people import Person, checked_name
+from hermes_builtin.notes.text_owners import owner_of
 from hermes_core.errors import DatabaseError
 from hermes_core.storage.postgres import (
     FOR_NOBODY,
     Component,
+    Connection,
     Database,
     Transactions,
     policy_changed,
     protect_table,
 )
-from hermes_core.storage.sql import Connection
+from hermes_core.storage.sql import Connection as SqlConnection
 
 # A user's own notebook is called `user/FOLDER`. Where a transaction acts for one person, the
 # policies hide those of all others; and everything, unless it is one of ours, which names the
@@ -103,12 +106,23 @@ CREATE TABLE hermes.notes_people (
 
 # An empty name is that of nobody's notebook.
 _NAMED: Final = f"{FOR_NOBODY} OR {_NOTEBOOK} != ''"
+_OWN_ROWS: Final = "".join(
+    policy_changed(f"notes_{each}", _OWN) for each in ("allowed", "origins", "pending")
+)
+
+
+def _separate(connection: Connection) -> None:
+    """Let people see hashes and waiting writes of their own notebooks and the shared ones only."""
+    give_rows_to_notebooks(connection)
+    connection.execute(_OWN_ROWS.encode())
+
 
 NOTES: Final = Component(
     "notes",
     (
         _TABLES,
         policy_changed("notes_allowed", _NAMED) + policy_changed("notes_origins", _NAMED),
+        _separate,
     ),
 )
 _NAMES: Final = ("texts", "changes", "allowed", "blocked", "origins", "pending", "people")
@@ -148,6 +162,8 @@ class NotesTables:
     def __init__(self, database: Database, only: str = "") -> None:
         scope = {"notes": only} if only else None
         self._transactions = Transactions(database, NOTES, _NAMES, scope)
+        #: As a person without any notes would see them.
+        self._of_nobody = Transactions(database, NOTES, _NAMES, {"notes": "user/"})
         self.where = database.where
 
     @property
@@ -170,7 +186,7 @@ class NotesTables:
         return TextRow(self, f"{target}/{checked_name(name)}" if name else target)
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> Iterator[SqlConnection]:
         """Commit everything done inside, or nothing. A nested one is part of the outer one."""
         with _as_notes_errors(), self._transactions.begin() as connection:
             yield connection
@@ -181,7 +197,7 @@ class NotesTables:
         """The condition for the rows of this home."""
         return f"{table}.namespace = current_setting('hermes.namespace')"
 
-    def insert(self, connection: Connection, statement: str, values: Sequence[Any]) -> int:
+    def insert(self, connection: SqlConnection, statement: str, values: Sequence[Any]) -> int:
         """Insert a row, and return its number."""
         return int(connection.execute(f"{statement} RETURNING id", values).fetchone()[0])
 
@@ -192,7 +208,22 @@ class NotesTables:
                 lambda connection: connection.execute(statement, values).fetchall()
             )
 
-    def overwrite_deleted(self, connection: Connection) -> None:
+    def put_origin(self, connection: SqlConnection, target: str, hashed: str, origin: str) -> None:
+        """Record where a text comes from, for those who see the notebook."""
+        connection.execute(
+            "INSERT INTO origins (target, hash, origin) VALUES (?, ?, ?)"
+            " ON CONFLICT (namespace, target, hash) DO UPDATE SET origin = excluded.origin",
+            (owner_of(target), hashed, origin),
+        )
+
+    def put_allowed(self, connection: SqlConnection, target: str, hashed: str, at: float) -> None:
+        """Record that a person vouches for a text, for those who see the notebook."""
+        connection.execute(
+            "INSERT INTO allowed (target, hash, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (owner_of(target), hashed, at),
+        )
+
+    def overwrite_deleted(self, connection: SqlConnection) -> None:
         """Nothing: the server decides when it overwrites what was deleted."""
 
     def erase_free_space(self) -> bool:
@@ -200,8 +231,13 @@ class NotesTables:
         return False
 
     def check(self) -> None:
-        """Raise `NotesError` unless the server answers: it checks its pages itself."""
-        self.fetch("SELECT 1 FROM changes LIMIT 1")
+        """Raise `NotesError` unless every table can be read, by a person as well.
+
+        The server checks its pages itself. What a policy can't decide about fails for people only.
+        """
+        for each in (self._transactions, self._of_nobody):
+            with _as_notes_errors():
+                each.read(_count_all)
 
     def close(self) -> None:
         """Nothing to close: the connections belong to all of the process."""
@@ -260,6 +296,11 @@ class TextRow:
         return True
 
 
+def _count_all(connection: SqlConnection) -> None:
+    for each in _NAMES:
+        connection.execute(f"SELECT count(*) FROM {each}").fetchone()
+
+
 class RecordRows:
     """The writes that wait for a person."""
 
@@ -270,7 +311,10 @@ class RecordRows:
     def store(self, name: str, record: str) -> None:
         """Store a record."""
         with self._tables.transaction() as connection:
-            connection.execute("INSERT INTO pending (id, record) VALUES (?, ?)", (name, record))
+            connection.execute(
+                "INSERT INTO pending (id, record, target) VALUES (?, ?, ?)",
+                (name, record, target_of(record)),
+            )
 
     def all(self) -> list[tuple[str, str]]:
         """The ids and where each record is, for messages."""

@@ -34,7 +34,7 @@ class Source(Protocol):
         """The messages that match, at most so many, those with the largest numbers."""
 
     def spread(self, groups: Sequence[Group], most: int) -> list[Spread | None] | None:
-        """In how many messages and sessions of all people a word of each group is.
+        """In how many messages and sessions of all people a word of each group is, about.
 
         Args:
             groups: What is looked up, the rarest first.

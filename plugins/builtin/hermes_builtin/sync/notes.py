@@ -349,7 +349,7 @@ class NotesSync:
         book.merge(texts, Author(SYNC, token), removed)
         # A log must not give authority to a text that this home has from somewhere else.
         self._notes.history.record_origins(
-            {text: each for text, each in origins.items() if each and text not in known}
+            {text: each for text, each in origins.items() if each and text not in known}, key
         )
         self._result.added += len(texts)
         self._result.removed += len(removed)

@@ -25,7 +25,7 @@ from hermes_builtin.sessions.postgres.scopes import (
     TRUSTED,
 )
 from hermes_builtin.sessions.postgres.unused import UNUSED
-from hermes_builtin.sessions.postgres.word_counts import WORD_COUNTS
+from hermes_builtin.sessions.postgres.word_counts import SINGLE_WORDS, WORD_COUNTS
 from hermes_core.storage.postgres import (
     FOR_NOBODY,
     NAMESPACE,
@@ -707,6 +707,7 @@ COMPONENT: Final = Component(
         + policy_changed("archive_meta", FOR_ALL),
         UNUSED,
         WORD_COUNTS,
+        SINGLE_WORDS,
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import md5
+from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
@@ -71,14 +72,21 @@ class PostgresSource:
         )  # fmt: skip
 
     def spread(self, groups: Sequence[Group], most: int) -> list[Spread | None] | None:
-        """In how many messages and sessions of all people a word of each group is."""
+        """In how many messages and sessions of all people the words of each group are.
+
+        The database counts each word alone: a message with two words of a group counts twice.
+        """
         if self._sees_all or not groups:
             return None
+        words = [list(self._without_prefixes(group)) for group in groups]
+        asked = list(dict.fromkeys(chain.from_iterable(words)))
         rows = self._rows(
-            "SELECT messages, sessions FROM hermes.archive_spread(%s, %s, %s, %s)",
-            self._groups(groups), self._without, self._roles, most,
-        )  # fmt: skip
-        return [None if row[0] is None else Spread(*row) for row in rows]
+            "SELECT messages, sessions FROM hermes.archive_spread(%s::text[], %s)", asked, most
+        )
+        if not rows:
+            return []
+        counted = dict(zip(asked, rows, strict=True))
+        return [_sum_of([counted[word] for word in each]) for each in words]
 
     def within(
         self, groups: Sequence[Group], sessions: Sequence[int], limit: int | None
@@ -207,6 +215,14 @@ class PostgresSource:
 
     def _numbers(self, query: str, *values: Any) -> list[int]:
         return [number for (number,) in self._rows(query, *values)]
+
+
+def _sum_of(rows: Sequence[tuple[int | None, int | None]]) -> Spread | None:
+    """How often words occur together; None if one of them was not counted."""
+    found = [Spread(messages, sessions or 0) for messages, sessions in rows if messages is not None]
+    if len(found) < len(rows):
+        return None
+    return Spread(sum(each.messages for each in found), sum(each.sessions for each in found))
 
 
 def sessions_where(database: Connection, condition: str, *values: Any) -> Iterator[Session]:

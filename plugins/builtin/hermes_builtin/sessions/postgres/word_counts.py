@@ -1,7 +1,9 @@
 """How often words occur in a namespace, and the table of its words when the index is built again.
 
 A word weighs the same for every person of a namespace: its rarity among all messages there. These
-functions return such numbers, and nothing of the messages.
+functions return such numbers, and nothing of the messages. Each word is counted alone: with counts
+of several words together, or of one without another, a person could find out which words stand in
+the same message of somebody else.
 """
 
 from __future__ import annotations
@@ -126,6 +128,50 @@ BEGIN
         THEN
             DELETE FROM archive_terms WHERE namespace = space AND term = word;
         END IF;
+    END LOOP;
+END $$;
+"""  # noqa: S608
+
+#: Before format 7 a person could ask for words together, and for words without others.
+SINGLE_WORDS: Final = f"""
+DROP FUNCTION hermes.archive_spread(text[], text, integer[], integer);
+
+-- For each word alone: how many messages and sessions of the namespace have it. Until so many
+-- messages were counted, a message once for each of its words; then NULL. No rows, if the scope
+-- includes all of them: then a search finds what there is to count.
+CREATE FUNCTION hermes.archive_spread(wanted text[], most integer)
+RETURNS TABLE (messages integer, sessions integer) LANGUAGE plpgsql STABLE {TRUSTED}
+SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off SET jit = off
+AS $$
+DECLARE
+    space integer := hermes.archive_namespace();
+    visible integer[] := hermes.archive_visible();
+    remaining integer := most;
+    word text;
+BEGIN
+    IF cardinality(visible) = 0 THEN RETURN; END IF;
+    IF cardinality(visible) <= {_FEW_OWNERS} AND NOT EXISTS (
+        SELECT 1 FROM archive_owners WHERE archive_owners.namespace = {NAMESPACE}
+        AND number != ALL (visible))
+    THEN
+        RETURN;
+    END IF;
+    FOREACH word IN ARRAY wanted LOOP
+        messages := NULL;
+        sessions := NULL;
+        IF remaining >= 0 THEN
+            SELECT count(*)::integer, count(DISTINCT found.id >> {SESSION_BITS})::integer
+            INTO messages, sessions
+            FROM (SELECT id FROM archive_words WHERE namespace = space
+                  AND words && ARRAY[hashtextextended(word COLLATE "C", space)]
+                  LIMIT remaining + 1) AS found;
+            remaining := remaining - messages;
+            IF remaining < 0 THEN
+                messages := NULL;
+                sessions := NULL;
+            END IF;
+        END IF;
+        RETURN NEXT;
     END LOOP;
 END $$;
 """  # noqa: S608
