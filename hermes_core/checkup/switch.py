@@ -15,11 +15,10 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from hashlib import blake2b
 from json import dumps
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,6 +27,16 @@ from hermes_core.call_log import hook_health
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
 from hermes_core.checkup.deliveries import ActiveProvider, active_provider, is_nearly_full
 from hermes_core.checkup.doctor import Finding, start_provider
+from hermes_core.checkup.past import (
+    builtin_of,
+    length_of,
+    note_event,
+    note_key,
+    notes_ahead,
+    sessions_of,
+    turns_by_session,
+    turns_of,
+)
 from hermes_core.checkup.recall_sample import (
     CONTROL,
     Judgement,
@@ -37,33 +46,26 @@ from hermes_core.checkup.recall_sample import (
 )
 from hermes_core.checkup.replayed_turns import (
     REPLAYS,
-    KnownTurn,
     Replay,
     ReplayedTurns,
-    content_of,
     replays,
     save_replay,
 )
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.names import normalise, split_choice
 from hermes_core.config.storage import home_database
-from hermes_core.dispatch import HookCalls, as_builtin
+from hermes_core.dispatch import HookCalls
 from hermes_core.errors import DatabaseError, HermesError
 from hermes_core.loading.activation import (
     activate,
-    activate_builtin,
     deadlines_of,
     installed_providers,
 )
 from hermes_core.manager.from_config import fresh_instance, redactor_for
 from hermes_core.outbox import Outbox, Stream, StreamKey, admin, deliver_inherited, open_outbox
 from hermes_core.outbox.admin import NewWrite
-from hermes_core.outbox.records import ProviderKey, turn_id
-from hermes_core.provider import BuiltinMethods, PastNote, PastSession
-from hermes_core.session import SessionContext
-
-#: A turn of the archive, with what is known of it.
-_Turn = tuple[KnownTurn, Mapping[str, Any]]
+from hermes_core.outbox.records import ProviderKey
+from hermes_core.provider import PastNote
 
 #: A batch: small enough for any outbox, and for a progress that a person can see.
 _BATCH: Final = 256
@@ -228,7 +230,7 @@ def estimate(config: Config, target: ProviderKey, since: float | None) -> Estima
         handed=replay.turns + replay.notes,
         waiting=_result(config, replay).waiting,
     )
-    for session, ahead in _ahead(config, replay):
+    for session, ahead in turns_by_session(config, replay):
         turns = [turn for _, turn in ahead]
         if not session.is_primary:
             found = replace(found, left_out=found.left_out + len(turns))
@@ -237,12 +239,12 @@ def estimate(config: Config, target: ProviderKey, since: float | None) -> Estima
             found,
             turns=found.turns + len(turns),
             sessions=found.sessions + bool(turns),
-            characters=found.characters + sum(map(_length, turns)),
+            characters=found.characters + sum(map(length_of, turns)),
             imported=found.imported + (len(turns) if session.is_imported else 0),
             unanswered=found.unanswered + session.unanswered(),
         )
     with closing(ReplayedTurns(config.home, replay.key, replay.began)) as handed:
-        notes = [] if replay.has_notes else _notes_ahead(config, replay, handed)
+        notes = [] if replay.has_notes else notes_ahead(config, replay, handed)
     length = sum(len(each.change["content"]) for each in notes)
     seconds, measured = _pace(config.home, replay.provider)
     return replace(
@@ -267,7 +269,7 @@ def _pace(home: Path, provider: str) -> tuple[float, bool]:
 def has_more(config: Config, target: ProviderKey) -> bool:
     """Whether something was said that a finished replay did not hand over."""
     replay = _next_pass(replays(config.home)[Replay(*target).key])
-    return any(turns for session, turns in _ahead(config, replay) if session.is_primary)
+    return any(turns for session, turns in turns_by_session(config, replay) if session.is_primary)
 
 
 def prove(config: Config, choice: str, grants: Sequence[str]) -> ChildResults[Finding]:
@@ -376,73 +378,6 @@ def _result(config: Config, replay: Replay | None) -> ReplayResult:
     )
 
 
-# -- what there is ------------------------------------------------------------------------------
-
-
-def _builtin(config: Config) -> BuiltinMethods:
-    builtin = as_builtin(activate_builtin(config))
-    if builtin is None:  # the built-in may be replaced by one without an archive
-        raise HermesError("the built-in provider has no archive to replay from")
-    return builtin
-
-
-def _sessions(config: Config, replay: Replay) -> Iterator[PastSession]:
-    """The sessions of a pass."""
-    builtin = _builtin(config)
-    return builtin.past_sessions(config.home, replay.since, replay.until, (0.0, ""))
-
-
-def _ahead(config: Config, replay: Replay) -> Iterator[tuple[PastSession, list[_Turn]]]:
-    """Each session with its turns that are still to be handed over; changes nothing."""
-    with closing(ReplayedTurns(config.home, replay.key, replay.began)) as handed:
-        for session in _sessions(config, replay):
-            yield session, _turns_ahead(replay, session, handed)
-
-
-def _turns_ahead(replay: Replay, session: PastSession, handed: ReplayedTurns) -> list[_Turn]:
-    """The turns of a session that are still to be handed over."""
-    return [each for each in _turns(replay, session, handed) if not each[0].is_done]
-
-
-def _turns(replay: Replay, session: PastSession, handed: ReplayedTurns) -> list[_Turn]:
-    """The turns of a session, each with what is known of it."""
-    context = SessionContext.from_keywords(session.session, session.keywords)
-    key = StreamKey.of(*replay.target, context)
-    seen: Counter[float] = Counter()
-    turns = list(session.turns())
-    ids: list[tuple[str, str]] = []
-    for turn in turns:
-        at = turn["at"]
-        content = content_of(turn_id(key, at), turn["user_content"], turn["assistant_content"])
-        ids.append((turn_id(key, at, seen[at]), content))
-        seen[at] += 1
-    return list(zip(handed.find(ids), turns, strict=True))
-
-
-def _notes_ahead(config: Config, replay: Replay, handed: ReplayedTurns) -> list[PastNote]:
-    """The notes that are there now and still to be handed over."""
-    notes = _builtin(config).past_notes(config.home, config.memory)
-    by_event = {_note_event(replay, note): note for note in notes}
-    done = handed.done([*by_event])
-    return [note for event, note in by_event.items() if event not in done]
-
-
-def _note_key(replay: Replay, note: PastNote) -> StreamKey:
-    context = SessionContext.from_keywords(note.session, note.keywords)
-    return StreamKey.of(*replay.target, context)
-
-
-def _note_event(replay: Replay, note: PastNote) -> str:
-    """The event id of a note: by its text, since a note is there once."""
-    change = note.change
-    text = "\0".join((*_note_key(replay, note), change["target"], change["content"]))
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _length(turn: Mapping[str, Any]) -> int:
-    return len(turn["user_content"]) + len(turn["assistant_content"])
-
-
 # -- in the child process -----------------------------------------------------------------------
 
 
@@ -496,7 +431,7 @@ class _Replayer:
         self._parent = wanted.parent
         self._redactor = redactor_for(config, activation.secrets)
         self._fresh = partial(fresh_instance, config, installed=installed, redactor=self._redactor)
-        self._builtin = _builtin(config)
+        self._builtin = builtin_of(config)
         self._outbox: Outbox = open_outbox(
             config.home,
             max_mb=admin.max_mb(config),
@@ -547,11 +482,11 @@ class _Replayer:
         batch: list[_PastWrite] = []
         cursor = self._replay
         present = {each.event_id for each in admin.entries(self._store)}
-        for session in _sessions(self._config, cursor):
+        for session in sessions_of(self._config, cursor):
             if not session.is_primary:
                 continue
             key = admin.key_of(self._store, cursor.target, session)
-            turns = _turns(self._replay, session, self._handed)
+            turns = turns_of(self._replay, session, self._handed)
             self._handed.add_contents(known for known, _ in turns if known.is_done)
             for known, turn in turns:
                 if known.is_done or known.event in present:
@@ -562,7 +497,7 @@ class _Replayer:
                 cursor = replace(
                     cursor,
                     turns=cursor.turns + 1,
-                    characters=cursor.characters + _length(turn),
+                    characters=cursor.characters + length_of(turn),
                 )
                 if self._is_full(batch):
                     if reason := self._hand_over(batch, cursor):
@@ -603,8 +538,8 @@ class _Replayer:
         if self._replay.has_notes:
             return ""
         present = {each.event_id for each in admin.entries(self._store)}
-        ahead = _notes_ahead(self._config, self._replay, self._handed)
-        notes = [each for each in ahead if _note_event(self._replay, each) not in present]
+        ahead = notes_ahead(self._config, self._replay, self._handed)
+        notes = [each for each in ahead if note_event(self._replay, each) not in present]
         length = sum(len(each.change["content"]) for each in notes)
         cursor = replace(
             self._replay,
@@ -615,7 +550,7 @@ class _Replayer:
         return self._hand_over([self._note(each) for each in notes], cursor)
 
     def _note(self, note: PastNote) -> _PastWrite:
-        key, event = _note_key(self._replay, note), _note_event(self._replay, note)
+        key, event = note_key(self._replay, note), note_event(self._replay, note)
         payload = dumps(self._mask(note.change), default=str)
         at = note.at or time.time()
         return _PastWrite(NewWrite(key, event, payload, at, "on_memory_write"))
@@ -693,11 +628,11 @@ class _Replayer:
     def _sample(self) -> Iterator[tuple[StreamKey, Question | None]]:
         """Questions about turns from the whole time, without secrets; None if there is none."""
         whole = replace(self._replay, since=self._replay.asked)
-        places = [each.place for each in _sessions(self._config, whole) if each.is_primary]
+        places = [each.place for each in sessions_of(self._config, whole) if each.is_primary]
         step = max(len(places) // _SAMPLE, 1)
         wanted = set(places[::step][:_SAMPLE])
         chosen: list[tuple[StreamKey, list[dict[str, Any]]]] = []
-        for session in _sessions(self._config, whole) if wanted else ():
+        for session in sessions_of(self._config, whole) if wanted else ():
             turns = list(session.turns()) if session.place in wanted else []
             if turns:
                 middle = len(turns) // 2
@@ -706,7 +641,7 @@ class _Replayer:
                 chosen.append((key, [self._mask(each) for each in some]))
         said = (
             turn
-            for session in (_sessions(self._config, whole) if chosen else ())
+            for session in (sessions_of(self._config, whole) if chosen else ())
             for turn in session.turns()
         )
         counts, total = count_words((turn for _, turns in chosen for turn in turns), said)
