@@ -23,8 +23,8 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.checkup.doctor import PROBLEM, home_limits, start_provider
 from hermes_core.checkup.forget import INTERRUPTED
+from hermes_core.checkup.migration import was_interrupted
 from hermes_core.checkup.replayed_turns import interrupted
-from hermes_core.checkup.storage import JOURNAL as MIGRATION
 from hermes_core.checkup.survey import JOURNAL
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
@@ -181,7 +181,7 @@ def _interrupted(home: Path) -> list[str]:
     found = []
     if (home / JOURNAL).exists():
         found.append(f"{INTERRUPTED}; run: hermes-plugins forget")
-    if (home / MIGRATION).exists():
+    if was_interrupted(home):
         found.append("a migration was interrupted; run: hermes-plugins storage status")
     found += [
         f"a replay to {each} was interrupted; run: hermes-plugins switch {each} --replay"

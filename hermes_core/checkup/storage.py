@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.checkup.forget import exclusive, note_left
-from hermes_core.checkup.journal import Journal
+from hermes_core.checkup.migration import (
+    CONTINUE,
+    Migration,
+    Phase,
+    exclusive_migration,
+    remove_migration,
+    save_migration,
+    unfinished_migration,
+)
 from hermes_core.config import Config, load_config
 from hermes_core.config.config_file import FILES
 from hermes_core.config.editor import change_config
@@ -36,19 +44,9 @@ if TYPE_CHECKING:
     from hermes_core.storage.inspection import ServerReport
     from hermes_core.storage.postgres import Database
 
-JOURNAL: Final = "storage.json"
-_JOURNAL: Final = Journal(
-    JOURNAL,
-    "an interrupted migration",
-    "restore or remove the file; what was stored before is untouched",
-)
-
 #: How long the spool may be handed over. Afterwards agents that still run add to it, and do that.
 _BEFORE_SECONDS: Final = 600.0
 _AFTER_SECONDS: Final = 5.0
-
-#: How far a migration is. From `_SWITCHED` on, it has happened.
-_COPYING, _FROZEN, _SWITCHED = "copying", "frozen", "switched"
 
 #: Called with what is being done, and for each step of it.
 Report = Callable[[str], Progress]
@@ -242,7 +240,7 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
     except HermesError as error:
         problems.append(str(error))
     if (unfinished := unfinished_migration(config.home)) is not None:
-        problems.append(f"a migration to {unfinished.target} was interrupted: {_CONTINUE}")
+        problems.append(f"a migration to {unfinished.target} was interrupted: {CONTINUE}")
     turns, why = _builtin(config).spooled(config.home)
     if turns:
         waiting = "1 turn waits" if turns == 1 else f"{turns:,} turns wait"
@@ -257,41 +255,6 @@ def _problems(part: StoragePart, report: Report) -> list[str]:
         return [f"{part.name}: {each}" for each in part.check(report(f"Checking the {part.name}"))]
     except (HermesError, OSError) as error:
         return [f"{part.name}: {error}"]
-
-
-# -- the journal --------------------------------------------------------------------------------
-
-_CONTINUE: Final = "run `hermes-plugins storage migrate` again, or with --cancel"
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A migration that has begun.
-
-    Attributes:
-        source: The address that it copies from; "" for files.
-        target: The address that it copies to; "files" for files.
-        namespace: The home's name in the database, at the source or at the target.
-        phase: How far it is.
-    """
-
-    source: str
-    target: str
-    namespace: str
-    phase: str = _COPYING
-
-
-def unfinished_migration(home: Path) -> Migration | None:
-    """The migration that was interrupted, if any.
-
-    Raises:
-        HermesError: Its journal can't be read.
-    """
-    return _JOURNAL.read(home, _parsed)
-
-
-def _parsed(data: dict[str, Any]) -> Migration:
-    return Migration(*(str(data[key]) for key in ("source", "target", "namespace", "phase")))
 
 
 # -- moving -------------------------------------------------------------------------------------
@@ -344,11 +307,15 @@ def migrate(
         config = load_config(config.home)  # under the lock: it may have been switched just now
         migration = unfinished_migration(config.home)
         _refuse_other(config, migration, address)
-        if migration is not None and config.storage == address:
+        is_copied = migration is not None and migration.phase is Phase.SWITCHED
+        if migration is not None and is_copied and not dry_run:
             return _finish(config, migration, report)
+        origin = config.storage if migration is None else migration.source
         with ExitStack() as stack:
-            source = stack.enter_context(_opened(config, config.storage))
+            source = stack.enter_context(_opened(config, origin))
             target = stack.enter_context(_opened(config, address))
+            if is_copied:
+                return _planned(config, source, target, resumed=True)
             for each in (source, target):
                 _refuse_login(config, each)
             _refuse_target(source, target, resumed=migration is not None)
@@ -362,7 +329,7 @@ def migrate(
 @contextmanager
 def _exclusively(home: Path) -> Iterator[None]:
     """One migration at a time, and no `forget` meanwhile."""
-    with exclusive(home), _JOURNAL.exclusive(home):
+    with exclusive(home), exclusive_migration(home):
         yield
 
 
@@ -376,6 +343,13 @@ def _refuse_other(config: Config, migration: Migration | None, address: str) -> 
         raise HermesError(
             f"the interrupted migration is of the namespace {migration.namespace}",
             hint="set memory.storage_namespace back to it, or end the migration with --cancel",
+        )
+    if migration is not None and config.storage not in (migration.source, address):
+        source = shown(migration.source or FILES)
+        raise HermesError(
+            f"the interrupted migration is from {source}, and the home stores to "
+            f"{shown(config.storage or FILES)}",
+            hint=f"set memory.storage back to {source}, or end the migration with --cancel",
         )
     if migration is None and config.storage == address:
         what = f"the home already stores to {shown(address or FILES)}"
@@ -468,28 +442,28 @@ def _moved(
     home = config.home
     # What waits for the old storage goes there first, if that is possible; else it goes to the new
     # one at the end: it is in the home, and is not part of either.
-    _builtin(config).spooled(home, seconds=_BEFORE_SECONDS)
+    if config.storage == source.address:
+        _builtin(config).spooled(home, seconds=_BEFORE_SECONDS)
     with suppress(HermesError):
         OutboxSpool(home).hand_over(source.outbox.store)
-    migration = Migration(config.storage, target.address or FILES, config.storage_namespace)
-    _JOURNAL.write(home, asdict(migration))
+    migration = Migration(source.address, target.address or FILES, config.storage_namespace)
+    save_migration(home, migration)
     target.conversations.begin_copy()
     for part in target.parts:
         part.thaw()
     # Most of it, while whoever came back may still write.
     target.conversations.copy_from(source.conversations, report("Copying the conversations"))
-    _JOURNAL.write(home, asdict(replace(migration, phase=_FROZEN)))
+    save_migration(home, replace(migration, phase=Phase.FROZEN))
     try:
         counts = _copied(source, target, report)
     except BaseException:
         # Also Ctrl-C: agents go on with the source. The next attempt starts from what is there.
         with suppress(HermesError, OSError):
             _thaw(source)
-            _JOURNAL.write(home, asdict(migration))
+            save_migration(home, migration)
         raise
-    _JOURNAL.write(home, asdict(replace(migration, phase=_SWITCHED)))
-    change_config(home, {("memory", "storage"): target.address or FILES}, valid=True)
-    done = _finish(load_config(home), migration, report)
+    save_migration(home, replace(migration, phase=Phase.SWITCHED))
+    done = _finish(config, migration, report)
     return replace(done, counts=counts, resumed=resumed)
 
 
@@ -538,7 +512,9 @@ def _thaw(storage: Storage) -> None:
 
 
 def _finish(config: Config, migration: Migration, report: Report) -> MigrationPlan:
-    """Hand over what agents kept while the source was frozen, and end the migration."""
+    """Use the copy, which is complete; hand over what agents kept meanwhile."""
+    change_config(config.home, {("memory", "storage"): migration.target}, valid=True)
+    config = load_config(config.home)
     report("Handing over what waits")
     with _opened(config, config.storage) as storage:
         storage.conversations.end_copy()
@@ -552,7 +528,7 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     if migration.source:
         note_left(config.home, f"{source} ({migration.namespace})")
     note_left(config.home, where, in_use=True)
-    _JOURNAL.remove(config.home)
+    remove_migration(config.home)
     agents = tuple(users_of(config.home))
     return MigrationPlan(
         source, where, counts, resumed=True, agents=agents, spooled=turns, spooled_writes=writes
@@ -569,7 +545,7 @@ def cancel(config: Config) -> str:
         migration = unfinished_migration(config.home)
         if migration is None:
             return _unfreeze(config)
-        if migration.phase == _SWITCHED and config.storage == _address(migration.target):
+        if migration.phase is Phase.SWITCHED and config.storage == _address(migration.target):
             raise HermesError(
                 "the migration has switched memory.storage already",
                 hint="run the same command without --cancel to finish it",
@@ -577,7 +553,7 @@ def cancel(config: Config) -> str:
         # The setting may have been changed since; what is frozen has the name of then.
         with _opened(config, migration.source, migration.namespace) as source:
             _thaw(source)
-        _JOURNAL.remove(config.home)
+        remove_migration(config.home)
         return shown(migration.target)
 
 

@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from hermes_builtin.notes import Author, Notes, Operation
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, NewMessage, Session, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.spool import Spool
-from hermes_builtin.storage_parts import ConversationsPart
+from hermes_builtin.storage_parts import ConversationsPart, NotesPart, moved
 from hermes_core import HermesError
-from hermes_core.checkup import storage
+from hermes_core.checkup import doctor, storage
+from hermes_core.checkup.migration import JOURNAL, Phase, unfinished_migration
 from hermes_core.config import load_config
+from hermes_core.config.editor import change_config
 from hermes_core.config.storage import home_database
 from hermes_core.storage.migration import Progress, no_progress
 from hermes_core.storage.postgres import shared_database
@@ -244,3 +247,125 @@ def test_a_turn_whose_answer_was_lost_is_not_doubled_by_a_migration(
         assert [each.content for each in archive.messages(session)] == ["only once"]
         (number,) = archive.append(facts, said, key)
         assert [each.id for each in archive.messages(session)] == [number]
+
+
+# -- interrupted, and then continued with another setting ----------------------------------------
+
+
+def add_note(home: Path, text: str) -> None:
+    with closing(Notes.open(home, load_config(home).memory)) as notes:
+        notes.notebooks["memory"].change([Operation("add", text)], Author("agent"))
+
+
+def noted(home: Path) -> list[str]:
+    with closing(Notes.open(home, load_config(home).memory)) as notes:
+        return list(notes.notebooks["memory"].read().entries)
+
+
+def killed(home: Path, to: str, monkeypatch: pytest.MonkeyPatch, part: type[Any]) -> None:
+    """Migrate; end it like kill -9 before this part of the frozen source is copied."""
+
+    def nothing(*_: Any) -> None:
+        raise OSError
+
+    def stop(self: Any, source: Any, progress: Progress) -> None:
+        if (migration := unfinished_migration(home)) and migration.phase is Phase.FROZEN:
+            raise StoppedError
+        copied(self, source, progress)
+
+    copied = part.copy_from
+    with monkeypatch.context() as patch:
+        patch.setattr(part, "copy_from", stop)
+        patch.setattr(storage, "_thaw", nothing)
+        with pytest.raises(StoppedError):
+            migrate(home, to)
+
+
+def set_storage(home: Path, url: str) -> None:
+    change_config(home, {("memory", "storage"): url})
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_a_copy_that_is_named_by_hand_is_completed_before_it_is_used(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, is_frozen: bool
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    add_note(home, "a note of the source")
+    wanted = talks(home)
+    if is_frozen:
+        killed(home, urls[0], monkeypatch, NotesPart)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(ConversationsPart, "_copy", delete)  # raises: it has other arguments
+            with pytest.raises(TypeError):
+                migrate(home, urls[0])
+    set_storage(home, urls[0])
+
+    migrate(home, urls[0])
+
+    assert talks(home) == wanted
+    assert noted(home) == ["a note of the source"]
+    set_storage(home, "files")
+    assert "has moved" in ConversationsPart(home, None).frozen()
+
+
+def test_an_interrupted_migration_is_continued_from_its_source_alone(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    interrupted(home, urls[0], monkeypatch)
+    set_storage(home, urls[1])
+
+    with pytest.raises(HermesError, match="is from files, and the home stores to post") as told:
+        migrate(home, urls[0])
+
+    assert "set memory.storage back to files" in told.value.hint
+
+
+def test_a_frozen_source_is_not_said_to_have_moved_before_it_has(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    killed(home, urls[0], monkeypatch, NotesPart)
+
+    for found in (moved(home), *storage._builtin(load_config(home)).problems(home)):
+        assert found is not None
+        assert "run `hermes-plugins storage migrate` again" in found.hint
+        assert "set memory.storage" not in found.hint
+
+
+def test_a_dry_run_of_what_was_copied_changes_nothing(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "change_config", stop)
+        with pytest.raises(StoppedError):
+            migrate(home, urls[0])
+
+    migrate(home, urls[0], dry_run=True)
+    assert load_config(home).storage == ""
+    migrate(home, urls[0])
+    assert load_config(home).storage == urls[0]
+    assert sorted(talks(home)) == list(NAMES)
+
+
+def test_doctor_reports_an_interrupted_migration(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    config = load_config(home)
+    assert not [each for each in doctor.examine_files(config) if each.check == "migration"]
+    interrupted(home, urls[0], monkeypatch)
+
+    (found,) = (each for each in doctor.examine_files(config) if each.check == "migration")
+    assert (found.state, "was interrupted" in found.detail) == (doctor.PROBLEM, True)
+    assert "storage migrate" in found.todo
+
+    (home / JOURNAL).write_text("{")
+    (found,) = (each for each in doctor.examine_files(config) if each.check == "migration")
+    assert (found.state, "can't be read" in found.detail) == (doctor.PROBLEM, True)

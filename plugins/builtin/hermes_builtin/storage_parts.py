@@ -25,6 +25,7 @@ from hermes_builtin.sessions.location import Location
 from hermes_builtin.sessions.numbers import SESSION_BITS, place_of, session_of
 from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.sessions.sqlite.rows import SqliteRows
+from hermes_core.checkup.migration import CONTINUE, was_interrupted
 from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
 from hermes_core.storage.migration import (
@@ -76,7 +77,10 @@ def moved(home: Path) -> HermesError | None:
             why = part.frozen()
     except (HermesError, OSError):  # other checks report it
         return None
-    return HermesError(why, where=part.place, hint=MOVED_HINT) if why else None
+    if not why:
+        return None
+    hint = f"a migration was interrupted: {CONTINUE}" if was_interrupted(home) else MOVED_HINT
+    return HermesError(why, where=part.place, hint=hint)
 
 
 # -- conversations ------------------------------------------------------------------------------
