@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +27,9 @@ CONTINUE: Final = "run `hermes-plugins storage migrate` again, or with --cancel"
 class Phase(Enum):
     """How far a migration is."""
 
-    #: The source takes changes.
+    #: The target may have what others have stored there.
+    BEGUN = "begun"
+    #: All that the target has is a copy. The source takes changes.
     COPYING = "copying"
     #: The source takes no changes.
     FROZEN = "frozen"
@@ -43,12 +46,16 @@ class Migration:
         target: The address that it copies to; "files" for files.
         namespace: The home's name in the database, at the source or at the target.
         phase: How far it is.
+        id: Marks the target as its copy.
+        is_cancelled: Whether it was ended. The copy is still there, and can be continued.
     """
 
     source: str
     target: str
     namespace: str
-    phase: Phase = Phase.COPYING
+    phase: Phase = Phase.BEGUN
+    id: str = field(default_factory=lambda: os.urandom(16).hex())
+    is_cancelled: bool = False
 
     @property
     def shown_target(self) -> str:
@@ -62,6 +69,12 @@ def unfinished_migration(home: Path) -> Migration | None:
     Raises:
         HermesError: Its journal can't be read.
     """
+    last = last_migration(home)
+    return None if last is None or last.is_cancelled else last
+
+
+def last_migration(home: Path) -> Migration | None:
+    """The same, also if it was cancelled."""
     return _JOURNAL.read(home, _parsed)
 
 
@@ -75,7 +88,9 @@ def was_interrupted(home: Path) -> bool:
 
 def _parsed(data: dict[str, Any]) -> Migration:
     source, target, namespace = (str(data[key]) for key in ("source", "target", "namespace"))
-    return Migration(source, target, namespace, Phase(data["phase"]))
+    # Version 0.2.0 has no id: a copy that it began is of nobody.
+    name, is_cancelled = str(data.get("id", "")), bool(data.get("is_cancelled"))
+    return Migration(source, target, namespace, Phase(data["phase"]), name, is_cancelled)
 
 
 def save_migration(home: Path, migration: Migration) -> None:

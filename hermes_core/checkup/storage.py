@@ -22,6 +22,7 @@ from hermes_core.checkup.migration import (
     Migration,
     Phase,
     exclusive_migration,
+    last_migration,
     remove_migration,
     save_migration,
     unfinished_migration,
@@ -37,7 +38,17 @@ from hermes_core.outbox.part import OutboxPart
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
-from hermes_core.storage.migration import MOVED_HINT, Progress, StoragePart, counted, no_progress
+from hermes_core.storage.migration import (
+    Progress,
+    StoragePart,
+    copied_by,
+    counted,
+    frozen_hint,
+    incomplete_copy,
+    moved_to,
+    moving_to,
+    no_progress,
+)
 from hermes_core.storage.processes import users_of
 
 if TYPE_CHECKING:
@@ -75,6 +86,7 @@ class Storage:
     ) -> None:
         self.address = address
         self.database: Database | None = None
+        self._is_copying = False
         if address:
             self.database = database_at(
                 config.home,
@@ -112,9 +124,31 @@ class Storage:
         """How much there is of what, by part."""
         return {each.name: each.counts() for each in self.parts}
 
+    def begin_copy(self, migration: str) -> None:
+        """Take all of this for the copy of a migration, so that nobody else stores to it.
+
+        Raises:
+            HermesError: Another migration copies to here.
+        """
+        why = copied_by(platform.node() or "another machine")
+        for each in self.parts:
+            each.freeze(why, migration)
+        for each in self.parts:
+            each.copy_as(migration)
+        self._is_copying = True
+
+    def end_copy(self, migration: str) -> None:
+        """Let everybody use it."""
+        for each in self.parts:
+            each.copy_as("")
+        for each in self.parts:
+            each.thaw(migration)
+
     def close(self) -> None:
         """Close what is open."""
         for each in self.parts:
+            if self._is_copying:
+                each.copy_as("")
             each.close()
 
 
@@ -206,7 +240,7 @@ def storage_status(config: Config) -> StorageReport:
                 namespace = storage.database.namespace  # that of the login, if it is bound
             report = replace(report, namespace=namespace, server=server, parts=parts)
             if parts and not unfinished and (why := storage.conversations.frozen()):
-                return replace(report, problem=why, hint=MOVED_HINT)
+                return replace(report, problem=why, hint=frozen_hint(why))
             return report
     except HermesError as error:
         return replace(report, problem=error.what, hint=error.hint)
@@ -222,6 +256,7 @@ def _part(part: StoragePart) -> PartReport:
 def check_storage(config: Config, report: Report = silent) -> list[str]:
     """Look at everything in the storage in use; returns what is wrong, a line each."""
     problems: list[str] = []
+    unfinished = unfinished_migration(config.home)
     try:
         with _opened(config, config.storage) as storage:
             server = storage.inspect()
@@ -235,11 +270,11 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
             parts = [] if server and server.is_new else storage.parts
             for part in parts:
                 problems += _problems(part, report)
-            if parts and (why := storage.conversations.frozen()):
-                problems.append(f"{why}: {MOVED_HINT}")
+            if parts and not unfinished and (why := storage.conversations.frozen()):
+                problems.append(f"{why}: {frozen_hint(why)}")
     except HermesError as error:
         problems.append(str(error))
-    if (unfinished := unfinished_migration(config.home)) is not None:
+    if unfinished is not None:
         problems.append(f"a migration to {unfinished.target} was interrupted: {CONTINUE}")
     turns, why = _builtin(config).spooled(config.home)
     if turns:
@@ -307,6 +342,7 @@ def migrate(
         config = load_config(config.home)  # under the lock: it may have been switched just now
         migration = unfinished_migration(config.home)
         _refuse_other(config, migration, address)
+        known = migration or _cancelled(config, address)
         is_copied = migration is not None and migration.phase is Phase.SWITCHED
         if migration is not None and is_copied and not dry_run:
             return _finish(config, migration, report)
@@ -318,12 +354,13 @@ def migrate(
                 return _planned(config, source, target, resumed=True)
             for each in (source, target):
                 _refuse_login(config, each)
-            _refuse_target(source, target, resumed=migration is not None)
+            _refuse_target(source, target, known)
             _refuse_nothing(source)
             _refuse_agents(config, source)
             if dry_run:
                 return _planned(config, source, target, resumed=migration is not None)
-            return _moved(config, source, target, report, resumed=migration is not None)
+            done = _moved(config, source, target, known, report)
+            return replace(done, resumed=migration is not None)
 
 
 @contextmanager
@@ -331,6 +368,18 @@ def _exclusively(home: Path) -> Iterator[None]:
     """One migration at a time, and no `forget` meanwhile."""
     with exclusive(home), exclusive_migration(home):
         yield
+
+
+def _cancelled(config: Config, address: str) -> Migration | None:
+    """The last migration, if it was from here to there and was cancelled: its copy is still there.
+
+    Nobody else could change the copy, so it may be replaced.
+    """
+    last = last_migration(config.home)
+    wanted = (config.storage, address or FILES, config.storage_namespace)
+    if last is None or (last.source, last.target, last.namespace) != wanted:
+        return None
+    return last
 
 
 def _refuse_other(config: Config, migration: Migration | None, address: str) -> None:
@@ -389,16 +438,30 @@ def _refuse_nothing(source: Storage) -> None:
     )
 
 
-def _refuse_target(source: Storage, target: Storage, *, resumed: bool) -> None:
-    """Refuse a target that has content which is not an unfinished copy."""
+def _refuse_target(source: Storage, target: Storage, known: Migration | None) -> None:
+    """Refuse a target that is the copy of another migration, or has content of others."""
     server = target.inspect()
-    if server is not None and server.is_new:
+    if (server is not None and server.is_new) or _is_copy(target, known):
         return
+    copier = target.conversations.copier()
+    if copier and (known is None or copier != known.id):
+        raise incomplete_copy(target.shown)
+    _refuse_content(source, target)
+
+
+def _is_copy(target: Storage, known: Migration | None) -> bool:
+    """Whether all that a target has was copied by this migration."""
+    if known is None or known.phase is Phase.BEGUN or not known.id:
+        return False
+    return bool(target.conversations.copier() == known.id)
+
+
+def _refuse_content(source: Storage, target: Storage) -> None:
     counts = target.counts()
     found = {
         counted(count, what) for each in counts.values() for what, count in each.items() if count
     }
-    if not found or target.conversations.is_incomplete:
+    if not found:
         return
     what = f"{target.shown} already has content ({', '.join(sorted(found))})"
     if source.database is not None and target.database is not None:
@@ -413,8 +476,6 @@ def _refuse_target(source: Storage, target: Storage, *, resumed: bool) -> None:
         hint = (
             "move state.db, sessions.db, outbox.db, memories and pending away, with -wal and -shm"
         )
-    if resumed:
-        hint = "somebody uses it; end this migration with --cancel, then choose another name"
     raise HermesError(what, hint=hint)
 
 
@@ -436,8 +497,34 @@ def _planned(config: Config, source: Storage, target: Storage, *, resumed: bool)
     )  # fmt: skip
 
 
+def _begun(config: Config, source: Storage, target: Storage, known: Migration | None) -> Migration:
+    """Take the target for this migration; returns it as it is from now on."""
+    home = config.home
+    migration = Migration(source.address, target.address or FILES, config.storage_namespace)
+    if known is not None and known.id:
+        migration = replace(migration, id=known.id)
+    is_copy = _is_copy(target, known)
+    migration = replace(migration, phase=Phase.COPYING if is_copy else Phase.BEGUN)
+    save_migration(home, migration)
+    try:
+        target.begin_copy(migration.id)
+        if not is_copy:
+            _refuse_content(source, target)  # nobody can add anything now
+    except HermesError:
+        if not is_copy:
+            with suppress(HermesError):
+                if target.conversations.copier() == migration.id:
+                    target.end_copy(migration.id)
+                if known is None:
+                    remove_migration(home)
+        raise
+    migration = replace(migration, phase=Phase.COPYING)
+    save_migration(home, migration)
+    return migration
+
+
 def _moved(
-    config: Config, source: Storage, target: Storage, report: Report, *, resumed: bool
+    config: Config, source: Storage, target: Storage, known: Migration | None, report: Report
 ) -> MigrationPlan:
     home = config.home
     # What waits for the old storage goes there first, if that is possible; else it goes to the new
@@ -446,11 +533,7 @@ def _moved(
         _builtin(config).spooled(home, seconds=_BEFORE_SECONDS)
     with suppress(HermesError):
         OutboxSpool(home).hand_over(source.outbox.store)
-    migration = Migration(source.address, target.address or FILES, config.storage_namespace)
-    save_migration(home, migration)
-    target.conversations.begin_copy()
-    for part in target.parts:
-        part.thaw()
+    migration = _begun(config, source, target, known)
     # Most of it, while whoever came back may still write.
     target.conversations.copy_from(source.conversations, report("Copying the conversations"))
     save_migration(home, replace(migration, phase=Phase.FROZEN))
@@ -462,17 +545,15 @@ def _moved(
             _thaw(source)
             save_migration(home, migration)
         raise
-    save_migration(home, replace(migration, phase=Phase.SWITCHED))
-    done = _finish(config, migration, report)
-    return replace(done, counts=counts, resumed=resumed)
+    migration = replace(migration, phase=Phase.SWITCHED)
+    save_migration(home, migration)
+    return replace(_finish(config, migration, report), counts=counts)
 
 
 def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mapping[str, int]]:
     """Freeze the source, copy the rest, and compare; returns how much there is."""
-    where = target.shown if target.address else f"files on {platform.node() or 'another machine'}"
-    why = f"this memory has moved, or moves now, to {where}"
     for part in source.parts:
-        part.freeze(why)
+        part.freeze(moving_to(_place(target)))
     for new, old in zip(target.parts, source.parts, strict=True):
         new.copy_from(old, report(f"Copying the {new.name}"))
     for new, old in zip(target.parts, source.parts, strict=True):
@@ -484,6 +565,11 @@ def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mappi
         if problem is not None:
             raise problem
     return source.counts()
+
+
+def _place(target: Storage) -> str:
+    """Where it is, for people on other machines."""
+    return target.shown if target.address else f"files on {platform.node() or 'another machine'}"
 
 
 def _difference(new: StoragePart, old: StoragePart, report: Report) -> HermesError | None:
@@ -513,11 +599,15 @@ def _thaw(storage: Storage) -> None:
 
 def _finish(config: Config, migration: Migration, report: Report) -> MigrationPlan:
     """Use the copy, which is complete; hand over what agents kept meanwhile."""
+    with _opened(config, _address(migration.target)) as target:
+        target.end_copy(migration.id)
+        target.conversations.forget_copied()
+        place = _place(target)
+    _say_moved(config, migration, place)
     change_config(config.home, {("memory", "storage"): migration.target}, valid=True)
     config = load_config(config.home)
     report("Handing over what waits")
     with _opened(config, config.storage) as storage:
-        storage.conversations.end_copy()
         turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
         with suppress(HermesError):  # the next agent does it
             OutboxSpool(config.home).hand_over(storage.outbox.store)
@@ -533,6 +623,17 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     return MigrationPlan(
         source, where, counts, resumed=True, agents=agents, spooled=turns, spooled_writes=writes
     )
+
+
+def _say_moved(config: Config, migration: Migration, where: str) -> None:
+    """Tell those who still use the source, if that is possible, that it is done."""
+    with (
+        suppress(HermesError, OSError),
+        _opened(config, migration.source, migration.namespace) as source,
+    ):
+        if source.conversations.frozen():
+            for part in source.parts:
+                part.freeze(moved_to(where))
 
 
 def cancel(config: Config) -> str:
@@ -553,7 +654,7 @@ def cancel(config: Config) -> str:
         # The setting may have been changed since; what is frozen has the name of then.
         with _opened(config, migration.source, migration.namespace) as source:
             _thaw(source)
-        remove_migration(config.home)
+        save_migration(config.home, replace(migration, is_cancelled=True))
         return shown(migration.target)
 
 

@@ -469,7 +469,7 @@ def test_every_machine_of_a_fleet_hears_that_the_memory_has_moved(
 
     report = storage.storage_status(load_config(other))
     assert not report.ok
-    assert "has moved, or moves now, to files on " in report.problem
+    assert "has moved to files on " in report.problem
     assert "set memory.storage" in report.hint
     assert any("has moved" in each for each in storage.check_storage(load_config(other)))
     builtin = storage._builtin(load_config(other))
