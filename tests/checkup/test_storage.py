@@ -614,6 +614,12 @@ def test_a_namespace_that_was_moved_away_can_be_deleted(
         for (table,) in tables:
             left = admin.execute(f"SELECT count(*) FROM hermes.{table}").fetchone()
             assert (table, left) == (table, (0,))
+    # A new home of that name finds nothing of it.
+    (new := tmp_path / "new").mkdir()
+    (new / "config.yaml").write_text(f"memory:\n  storage: {url}\n  storage_namespace: default\n")
+    with closing(locate(new).open()) as archive:
+        assert archive.append(SessionFacts("new"), [NewMessage("user", "kept", 1.0)])
+    assert storage.storage_status(load_config(new)).ok
 
 
 def test_a_namespace_that_has_notes_alone_can_be_deleted(postgres_server: Any, home: Path) -> None:
