@@ -196,6 +196,10 @@ END $$;
 """  # noqa: S608
 
 
+_AS_OWNER: Final = (
+    "SELECT set_config('role', pg_get_userbyid(nspowner), true) FROM pg_namespace"
+    " WHERE nspname = 'hermes'"
+)
 _RAISED: Final = re.compile(r"RAISE\(ABORT, '(.*)'\)", re.DOTALL)
 
 
@@ -336,7 +340,10 @@ def _create_frozen(connection: Connection) -> None:
         # Two that freeze at the same time don't both create it.
         connection.execute("LOCK TABLE hermes.versions IN SHARE ROW EXCLUSIVE MODE")
         if connection.execute(query).fetchone() == (None,):
+            # Also if a superuser moves a memory, it belongs to whom the other tables belong to.
+            connection.execute(_AS_OWNER.encode())
             connection.execute(_FROZEN.encode())
+            connection.execute("RESET ROLE")
 
 
 def thaw_namespace(connection: Connection, namespace: str, tables: Tables, copy: str = "") -> None:

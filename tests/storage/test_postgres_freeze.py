@@ -15,6 +15,7 @@ import pytest
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.rows import PostgresRows
+from hermes_core import HermesError
 from hermes_core.storage.postgres import Database
 
 SAID = [NewMessage("user", "walnut", 1.0)]
@@ -166,6 +167,21 @@ def test_a_bound_login_does_not_see_who_has_moved_and_where_to(
                     bound.execute("SELECT * FROM hermes.frozen")
         finally:
             admin.execute(f"DROP ROLE {login}")
+
+
+def test_the_owner_thaws_what_a_superuser_has_frozen(
+    rows: PostgresRows, database_url: str, postgres_server: Any
+) -> None:
+    database = Database(postgres_server.url(database_url.rpartition("/")[2], "postgres"), "moves")
+    PostgresRows(database).freeze("it moves")
+    database.close()
+    with closing(PostgresArchive(rows._database)) as archive:
+        with pytest.raises(HermesError, match="it moves"):
+            archive.append(SessionFacts("s"), SAID)
+
+        rows.thaw()
+
+        assert archive.append(SessionFacts("s"), SAID)
 
 
 def test_a_namespace_with_the_same_byte_of_its_hash_is_not_frozen(
