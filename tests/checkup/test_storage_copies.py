@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from hermes_builtin.notes import Author, Notes, Operation
+from hermes_builtin.notes.commands import memory
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, NewMessage, Session, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.spool import Spool
@@ -254,6 +256,20 @@ def test_nobody_can_store_to_an_incomplete_copy(
     assert talks(home) == wanted
     assert noted(home) == ["a note of the source"]
     add_note(home, "and one more")
+
+
+def test_notes_are_not_exported_to_an_incomplete_copy(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home", urls[0]))
+    add_note(home, "a note of the source")
+    interrupted(home, "files", monkeypatch)
+
+    done = CliRunner().invoke(memory, ["export"], obj=str(home))
+
+    assert isinstance(done.exception, HermesError)
+    assert "incomplete copy" in done.exception.what
+    assert not (home / "memories" / "MEMORY.md").exists()
 
 
 def test_an_agent_that_uses_an_incomplete_copy_is_warned(
