@@ -32,6 +32,7 @@ from hermes_core.checkup.deliveries import (
     writes_fail,
 )
 from hermes_core.checkup.forget import INTERRUPTED
+from hermes_core.checkup.migration import CONTINUE, unfinished_migration
 from hermes_core.checkup.survey import JOURNAL
 from hermes_core.config import Config, load_config
 from hermes_core.config.lock_file import FILE_NAME as LOCK_FILE
@@ -177,9 +178,22 @@ def examine_files(config: Config) -> Iterator[Finding]:
     yield from examine_home(config.home)
     if (config.home / JOURNAL).exists():
         yield Finding("forget", PROBLEM, INTERRUPTED, "run: hermes-plugins forget")
+    yield from _migration(config.home)
     yield from examine_config(config.home)
     yield from examine_hooks()
     yield from examine_secrets(config.home, config.secrets_backend)
+
+
+def _migration(home: Path) -> Iterator[Finding]:
+    """A migration that was interrupted, or whose journal can't be read."""
+    try:
+        migration = unfinished_migration(home)
+    except HermesError as error:
+        yield Finding("migration", PROBLEM, error.what, error.hint)
+        return
+    if migration is not None:
+        detail = f"to {migration.shown_target}: it was interrupted"
+        yield Finding("migration", PROBLEM, detail, CONTINUE)
 
 
 def examine_hooks() -> Iterator[Finding]:

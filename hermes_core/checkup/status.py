@@ -24,8 +24,8 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.checkup.doctor import PROBLEM, home_limits, start_provider
 from hermes_core.checkup.forget import INTERRUPTED
+from hermes_core.checkup.migration import was_interrupted
 from hermes_core.checkup.replayed_turns import interrupted
-from hermes_core.checkup.storage import JOURNAL as MIGRATION
 from hermes_core.checkup.survey import JOURNAL
 from hermes_core.config import Config, Selection, load_config
 from hermes_core.config.fields import Field, active_fields, when
@@ -188,7 +188,7 @@ def _interrupted(home: Path) -> list[Problem]:
     found = []
     if (home / JOURNAL).exists():
         found.append(Problem(INTERRUPTED, "run: hermes-plugins forget"))
-    if (home / MIGRATION).exists():
+    if was_interrupted(home):
         found.append(Problem("a migration was interrupted", "run: hermes-plugins storage status"))
     found += [
         Problem(

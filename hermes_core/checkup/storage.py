@@ -17,7 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hermes_core.checkup.forget import exclusive, note_left
-from hermes_core.checkup.journal import Journal
+from hermes_core.checkup.migration import (
+    CONTINUE,
+    Migration,
+    Phase,
+    exclusive_migration,
+    last_migration,
+    remove_migration,
+    save_migration,
+    unfinished_migration,
+)
 from hermes_core.config import Config, load_config
 from hermes_core.config.config_file import FILES
 from hermes_core.config.editor import change_config
@@ -29,26 +38,26 @@ from hermes_core.outbox.part import OutboxPart
 from hermes_core.outbox.spool import OutboxSpool
 from hermes_core.provider import BuiltinMethods
 from hermes_core.storage.address import address_problem, shown_address
-from hermes_core.storage.migration import MOVED_HINT, Progress, StoragePart, counted, no_progress
+from hermes_core.storage.migration import (
+    Progress,
+    StoragePart,
+    copied_by,
+    counted,
+    frozen_hint,
+    incomplete_copy,
+    moved_to,
+    moving_to,
+    no_progress,
+)
 from hermes_core.storage.processes import users_of
 
 if TYPE_CHECKING:
     from hermes_core.storage.inspection import ServerReport
     from hermes_core.storage.postgres import Database
 
-JOURNAL: Final = "storage.json"
-_JOURNAL: Final = Journal(
-    JOURNAL,
-    "an interrupted migration",
-    "restore or remove the file; what was stored before is untouched",
-)
-
 #: How long the spool may be handed over. Afterwards agents that still run add to it, and do that.
 _BEFORE_SECONDS: Final = 600.0
 _AFTER_SECONDS: Final = 5.0
-
-#: How far a migration is. From `_SWITCHED` on, it has happened.
-_COPYING, _FROZEN, _SWITCHED = "copying", "frozen", "switched"
 
 #: Called with what is being done, and for each step of it.
 Report = Callable[[str], Progress]
@@ -77,6 +86,7 @@ class Storage:
     ) -> None:
         self.address = address
         self.database: Database | None = None
+        self._is_copying = False
         if address:
             self.database = database_at(
                 config.home,
@@ -116,9 +126,31 @@ class Storage:
         """How much there is of what, by part."""
         return {each.name: each.counts() for each in self.parts}
 
+    def begin_copy(self, migration: str) -> None:
+        """Take all of this for the copy of a migration, so that nobody else stores to it.
+
+        Raises:
+            HermesError: Another migration copies to here.
+        """
+        why = copied_by(platform.node() or "another machine")
+        for each in self.parts:
+            each.freeze(why, migration)
+        for each in self.parts:
+            each.copy_as(migration)
+        self._is_copying = True
+
+    def end_copy(self, migration: str) -> None:
+        """Let everybody use it."""
+        for each in self.parts:
+            each.copy_as("")
+        for each in self.parts:
+            each.thaw(migration)
+
     def close(self) -> None:
         """Close what is open."""
         for each in self.parts:
+            if self._is_copying:
+                each.copy_as("")
             each.close()
 
 
@@ -210,7 +242,7 @@ def storage_status(config: Config) -> StorageReport:
                 namespace = storage.database.namespace  # that of the login, if it is bound
             report = replace(report, namespace=namespace, server=server, parts=parts)
             if parts and not unfinished and (why := storage.conversations.frozen()):
-                return replace(report, problem=why, hint=MOVED_HINT)
+                return replace(report, problem=why, hint=frozen_hint(why))
             return report
     except HermesError as error:
         return replace(report, problem=error.what, hint=error.hint)
@@ -226,6 +258,7 @@ def _part(part: StoragePart) -> PartReport:
 def check_storage(config: Config, report: Report = silent) -> list[str]:
     """Look at everything in the storage in use; returns what is wrong, a line each."""
     problems: list[str] = []
+    unfinished = unfinished_migration(config.home)
     try:
         with _opened(config, config.storage) as storage:
             server = storage.inspect(thorough=True)
@@ -239,12 +272,12 @@ def check_storage(config: Config, report: Report = silent) -> list[str]:
             parts = [] if server and server.is_new else storage.parts
             for part in parts:
                 problems += _problems(part, report)
-            if parts and (why := storage.conversations.frozen()):
-                problems.append(f"{why}: {MOVED_HINT}")
+            if parts and not unfinished and (why := storage.conversations.frozen()):
+                problems.append(f"{why}: {frozen_hint(why)}")
     except HermesError as error:
         problems.append(str(error))
-    if (unfinished := unfinished_migration(config.home)) is not None:
-        problems.append(f"a migration to {unfinished.target} was interrupted: {_CONTINUE}")
+    if unfinished is not None:
+        problems.append(f"a migration to {unfinished.target} was interrupted: {CONTINUE}")
     turns, why = _builtin(config).spooled(config.home)
     if turns:
         waiting = "1 turn waits" if turns == 1 else f"{turns:,} turns wait"
@@ -259,41 +292,6 @@ def _problems(part: StoragePart, report: Report) -> list[str]:
         return [f"{part.name}: {each}" for each in part.check(report(f"Checking the {part.name}"))]
     except (HermesError, OSError) as error:
         return [f"{part.name}: {error}"]
-
-
-# -- the journal --------------------------------------------------------------------------------
-
-_CONTINUE: Final = "run `hermes-plugins storage migrate` again, or with --cancel"
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """A migration that has begun.
-
-    Attributes:
-        source: The address that it copies from; "" for files.
-        target: The address that it copies to; "files" for files.
-        namespace: The home's name in the database, at the source or at the target.
-        phase: How far it is.
-    """
-
-    source: str
-    target: str
-    namespace: str
-    phase: str = _COPYING
-
-
-def unfinished_migration(home: Path) -> Migration | None:
-    """The migration that was interrupted, if any.
-
-    Raises:
-        HermesError: Its journal can't be read.
-    """
-    return _JOURNAL.read(home, _parsed)
-
-
-def _parsed(data: dict[str, Any]) -> Migration:
-    return Migration(*(str(data[key]) for key in ("source", "target", "namespace", "phase")))
 
 
 # -- moving -------------------------------------------------------------------------------------
@@ -346,26 +344,44 @@ def migrate(
         config = load_config(config.home)  # under the lock: it may have been switched just now
         migration = unfinished_migration(config.home)
         _refuse_other(config, migration, address)
-        if migration is not None and config.storage == address:
+        known = migration or _cancelled(config, address)
+        is_copied = migration is not None and migration.phase is Phase.SWITCHED
+        if migration is not None and is_copied and not dry_run:
             return _finish(config, migration, report)
+        origin = config.storage if migration is None else migration.source
         with ExitStack() as stack:
-            source = stack.enter_context(_opened(config, config.storage))
+            source = stack.enter_context(_opened(config, origin))
             target = stack.enter_context(_opened(config, address))
+            if is_copied:
+                return _planned(config, source, target, resumed=True)
             for each in (source, target):
                 _refuse_login(config, each)
-            _refuse_target(source, target, resumed=migration is not None)
+            _refuse_target(source, target, known)
             _refuse_nothing(source)
             _refuse_agents(config, source)
             if dry_run:
                 return _planned(config, source, target, resumed=migration is not None)
-            return _moved(config, source, target, report, resumed=migration is not None)
+            done = _moved(config, source, target, known, report)
+            return replace(done, resumed=migration is not None)
 
 
 @contextmanager
 def _exclusively(home: Path) -> Iterator[None]:
     """One migration at a time, and no `forget` meanwhile."""
-    with exclusive(home), _JOURNAL.exclusive(home):
+    with exclusive(home), exclusive_migration(home):
         yield
+
+
+def _cancelled(config: Config, address: str) -> Migration | None:
+    """The last migration, if it was from here to there and was cancelled: its copy is still there.
+
+    Nobody else could change the copy, so it may be replaced.
+    """
+    last = last_migration(config.home)
+    wanted = (config.storage, address or FILES, config.storage_namespace)
+    if last is None or (last.source, last.target, last.namespace) != wanted:
+        return None
+    return last
 
 
 def _refuse_other(config: Config, migration: Migration | None, address: str) -> None:
@@ -378,6 +394,13 @@ def _refuse_other(config: Config, migration: Migration | None, address: str) -> 
         raise HermesError(
             f"the interrupted migration is of the namespace {migration.namespace}",
             hint="set memory.storage_namespace back to it, or end the migration with --cancel",
+        )
+    if migration is not None and config.storage not in (migration.source, address):
+        source = shown(migration.source or FILES)
+        raise HermesError(
+            f"the interrupted migration is from {source}, and the home stores to "
+            f"{shown(config.storage or FILES)}",
+            hint=f"set memory.storage back to {source}, or end the migration with --cancel",
         )
     if migration is None and config.storage == address:
         what = f"the home already stores to {shown(address or FILES)}"
@@ -417,16 +440,30 @@ def _refuse_nothing(source: Storage) -> None:
     )
 
 
-def _refuse_target(source: Storage, target: Storage, *, resumed: bool) -> None:
-    """Refuse a target that has content which is not an unfinished copy."""
+def _refuse_target(source: Storage, target: Storage, known: Migration | None) -> None:
+    """Refuse a target that is the copy of another migration, or has content of others."""
     server = target.inspect()
-    if server is not None and server.is_new:
+    if (server is not None and server.is_new) or _is_copy(target, known):
         return
+    copier = target.conversations.copier()
+    if copier and (known is None or copier != known.id):
+        raise incomplete_copy(target.shown)
+    _refuse_content(source, target)
+
+
+def _is_copy(target: Storage, known: Migration | None) -> bool:
+    """Whether all that a target has was copied by this migration."""
+    if known is None or known.phase is Phase.BEGUN or not known.id:
+        return False
+    return bool(target.conversations.copier() == known.id)
+
+
+def _refuse_content(source: Storage, target: Storage) -> None:
     counts = target.counts()
     found = {
         counted(count, what) for each in counts.values() for what, count in each.items() if count
     }
-    if not found or target.conversations.is_incomplete:
+    if not found:
         return
     what = f"{target.shown} already has content ({', '.join(sorted(found))})"
     if source.database is not None and target.database is not None:
@@ -441,8 +478,6 @@ def _refuse_target(source: Storage, target: Storage, *, resumed: bool) -> None:
         hint = (
             "move state.db, sessions.db, outbox.db, memories and pending away, with -wal and -shm"
         )
-    if resumed:
-        hint = "somebody uses it; end this migration with --cancel, then choose another name"
     raise HermesError(what, hint=hint)
 
 
@@ -464,43 +499,63 @@ def _planned(config: Config, source: Storage, target: Storage, *, resumed: bool)
     )  # fmt: skip
 
 
+def _begun(config: Config, source: Storage, target: Storage, known: Migration | None) -> Migration:
+    """Take the target for this migration; returns it as it is from now on."""
+    home = config.home
+    migration = Migration(source.address, target.address or FILES, config.storage_namespace)
+    if known is not None and known.id:
+        migration = replace(migration, id=known.id)
+    is_copy = _is_copy(target, known)
+    migration = replace(migration, phase=Phase.COPYING if is_copy else Phase.BEGUN)
+    save_migration(home, migration)
+    try:
+        target.begin_copy(migration.id)
+        if not is_copy:
+            _refuse_content(source, target)  # nobody can add anything now
+    except HermesError:
+        if not is_copy:
+            with suppress(HermesError):
+                if target.conversations.copier() == migration.id:
+                    target.end_copy(migration.id)
+                if known is None:
+                    remove_migration(home)
+        raise
+    migration = replace(migration, phase=Phase.COPYING)
+    save_migration(home, migration)
+    return migration
+
+
 def _moved(
-    config: Config, source: Storage, target: Storage, report: Report, *, resumed: bool
+    config: Config, source: Storage, target: Storage, known: Migration | None, report: Report
 ) -> MigrationPlan:
     home = config.home
     # What waits for the old storage goes there first, if that is possible; else it goes to the new
     # one at the end: it is in the home, and is not part of either.
-    _builtin(config).spooled(home, seconds=_BEFORE_SECONDS)
+    if config.storage == source.address:
+        _builtin(config).spooled(home, seconds=_BEFORE_SECONDS)
     with suppress(HermesError):
         OutboxSpool(home).hand_over(source.outbox.store)
-    migration = Migration(config.storage, target.address or FILES, config.storage_namespace)
-    _JOURNAL.write(home, asdict(migration))
-    target.conversations.begin_copy()
-    for part in target.parts:
-        part.thaw()
+    migration = _begun(config, source, target, known)
     # Most of it, while whoever came back may still write.
     target.conversations.copy_from(source.conversations, report("Copying the conversations"))
-    _JOURNAL.write(home, asdict(replace(migration, phase=_FROZEN)))
+    save_migration(home, replace(migration, phase=Phase.FROZEN))
     try:
         counts = _copied(source, target, report)
     except BaseException:
         # Also Ctrl-C: agents go on with the source. The next attempt starts from what is there.
         with suppress(HermesError, OSError):
             _thaw(source)
-            _JOURNAL.write(home, asdict(migration))
+            save_migration(home, migration)
         raise
-    _JOURNAL.write(home, asdict(replace(migration, phase=_SWITCHED)))
-    change_config(home, {("memory", "storage"): target.address or FILES}, valid=True)
-    done = _finish(load_config(home), migration, report)
-    return replace(done, counts=counts, resumed=resumed)
+    migration = replace(migration, phase=Phase.SWITCHED)
+    save_migration(home, migration)
+    return replace(_finish(config, migration, report), counts=counts)
 
 
 def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mapping[str, int]]:
     """Freeze the source, copy the rest, and compare; returns how much there is."""
-    where = target.shown if target.address else f"files on {platform.node() or 'another machine'}"
-    why = f"this memory has moved, or moves now, to {where}"
     for part in source.parts:
-        part.freeze(why)
+        part.freeze(moving_to(_place(target)))
     for new, old in zip(target.parts, source.parts, strict=True):
         new.copy_from(old, report(f"Copying the {new.name}"))
     for new, old in zip(target.parts, source.parts, strict=True):
@@ -512,6 +567,11 @@ def _copied(source: Storage, target: Storage, report: Report) -> dict[str, Mappi
         if problem is not None:
             raise problem
     return source.counts()
+
+
+def _place(target: Storage) -> str:
+    """Where it is, for people on other machines."""
+    return target.shown if target.address else f"files on {platform.node() or 'another machine'}"
 
 
 def _difference(new: StoragePart, old: StoragePart, report: Report) -> HermesError | None:
@@ -540,10 +600,16 @@ def _thaw(storage: Storage) -> None:
 
 
 def _finish(config: Config, migration: Migration, report: Report) -> MigrationPlan:
-    """Hand over what agents kept while the source was frozen, and end the migration."""
+    """Use the copy, which is complete; hand over what agents kept meanwhile."""
+    with _opened(config, _address(migration.target)) as target:
+        target.end_copy(migration.id)
+        target.conversations.forget_copied()
+        place = _place(target)
+    _say_moved(config, migration, place)
+    change_config(config.home, {("memory", "storage"): migration.target}, valid=True)
+    config = load_config(config.home)
     report("Handing over what waits")
     with _opened(config, config.storage) as storage:
-        storage.conversations.end_copy()
         turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
         with suppress(HermesError):  # the next agent does it
             OutboxSpool(config.home).hand_over(storage.outbox.store)
@@ -554,11 +620,22 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     if migration.source:
         note_left(config.home, f"{source} ({migration.namespace})")
     note_left(config.home, where, in_use=True)
-    _JOURNAL.remove(config.home)
+    remove_migration(config.home)
     agents = tuple(users_of(config.home))
     return MigrationPlan(
         source, where, counts, resumed=True, agents=agents, spooled=turns, spooled_writes=writes
     )
+
+
+def _say_moved(config: Config, migration: Migration, where: str) -> None:
+    """Tell those who still use the source, if that is possible, that it is done."""
+    with (
+        suppress(HermesError, OSError),
+        _opened(config, migration.source, migration.namespace) as source,
+    ):
+        if source.conversations.frozen():
+            for part in source.parts:
+                part.freeze(moved_to(where))
 
 
 def cancel(config: Config) -> str:
@@ -571,7 +648,7 @@ def cancel(config: Config) -> str:
         migration = unfinished_migration(config.home)
         if migration is None:
             return _unfreeze(config)
-        if migration.phase == _SWITCHED and config.storage == _address(migration.target):
+        if migration.phase is Phase.SWITCHED and config.storage == _address(migration.target):
             raise HermesError(
                 "the migration has switched memory.storage already",
                 hint="run the same command without --cancel to finish it",
@@ -579,7 +656,7 @@ def cancel(config: Config) -> str:
         # The setting may have been changed since; what is frozen has the name of then.
         with _opened(config, migration.source, migration.namespace) as source:
             _thaw(source)
-        _JOURNAL.remove(config.home)
+        save_migration(config.home, replace(migration, is_cancelled=True))
         return shown(migration.target)
 
 

@@ -143,21 +143,28 @@ class OutboxPart:
             progress(done, done)
         return digest.value()
 
-    def freeze(self, why: str) -> None:
+    def freeze(self, why: str, copy: str = "") -> None:
         """Refuse changes from now on."""
-        self._change_triggers(why)
+        self._change_triggers(why, copy)
 
-    def thaw(self) -> None:
+    def thaw(self, copy: str = "") -> None:
         """Allow changes again."""
-        self._change_triggers("")
+        self._change_triggers("", copy)
 
-    def _change_triggers(self, why: str) -> None:
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
+        if isinstance(self.store.database, OutboxFile):
+            self.store.database.copy_as(migration)
+        elif self._database is not None:
+            self._database.copy_as(migration)
+
+    def _change_triggers(self, why: str, copy: str) -> None:
         if isinstance(self.store.database, OutboxFile):
             if not why and not self._path.exists():
                 return
             with self.store.database.transaction() as connection:
                 if why:
-                    freeze_file(connection, _TABLES, why)
+                    freeze_file(connection, _TABLES, why, copy)
                 else:
                     thaw_file(connection, _TABLES)
             return
@@ -166,9 +173,9 @@ class OutboxPart:
         tables = {f"outbox_{table}": columns for table, columns in _TABLES.items()}
         with self._database.as_owner(self.component) as owner:
             if why:
-                freeze_namespace(owner, self._database.namespace, tables, why)
+                freeze_namespace(owner, self._database.namespace, tables, why, copy)
             else:
-                thaw_namespace(owner, self._database.namespace, tables)
+                thaw_namespace(owner, self._database.namespace, tables, copy)
 
     def close(self) -> None:
         """Close the file."""

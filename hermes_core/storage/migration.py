@@ -11,12 +11,15 @@ what it can't store in its spool, and hands it over to the storage that config.y
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from hermes_core.errors import HermesError
 
 if TYPE_CHECKING:
     from hermes_core.storage.postgres import Component, Connection
@@ -68,11 +71,29 @@ class StoragePart(Protocol):
     def digest(self, progress: Progress) -> str:
         """A checksum of the content, which is the same in each storage."""
 
-    def freeze(self, why: str) -> None:
-        """Refuse changes from now on, also those of other processes."""
+    def freeze(self, why: str, copy: str = "") -> None:
+        """Refuse changes from now on, also those of other processes.
 
-    def thaw(self) -> None:
-        """Allow changes again."""
+        Args:
+            why: The error that writers get.
+            copy: The id of a migration that copies to here, and still may.
+
+        Raises:
+            HermesError: Another migration copies to here.
+        """
+
+    def thaw(self, copy: str = "") -> None:
+        """Allow changes again.
+
+        Args:
+            copy: The id of the migration that has copied to here.
+
+        Raises:
+            HermesError: Another migration copies to here.
+        """
+
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
 
     def close(self) -> None:
         """Close what is open."""
@@ -102,6 +123,17 @@ MOVED_HINT: Final = (
     "set memory.storage to where it is now, and restart the agents here; "
     "or use the old one again with: hermes-plugins storage migrate --cancel"
 )
+_MOVING: Final = "this memory is being moved to "
+_MOVING_HINT: Final = (
+    "wait for that; if it was interrupted, run `hermes-plugins storage migrate` again where it was "
+    "begun"
+)
+_COPY: Final = "this is an incomplete copy of a memory"
+_COPY_HINT: Final = (
+    "finish that migration where it was begun; or use another storage, or another namespace"
+)
+_TAKEN: Final = "this copy was deleted, or completed by another process"
+_TAKEN_HINT: Final = "see: hermes-plugins storage status"
 #: The SQLSTATE of a change that is refused; PostgreSQL has none that begins with these letters.
 FROZEN_STATE: Final = "HP001"
 #: How long to try to lock the tables of a namespace; how long one attempt waits, which is less than
@@ -111,18 +143,63 @@ _LOCK_ATTEMPT: Final = "250ms"
 _LOCK_PAUSE: Final = 0.05
 #: Not in time; or a deadlock after all, if that is how the server is configured.
 _NOT_LOCKED: Final = ("55P03", "40P01")
-# Whoever deletes a namespace that was moved away says so with a setting: see docs/fleet.md.
-_FUNCTION: Final = f"""
-CREATE OR REPLACE FUNCTION hermes.refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+#: The id of the migration that copies with a connection: a setting in PostgreSQL, and a function of
+#: each of our connections to a file.
+COPYING: Final = "hermes.copying"
+COPYING_FILE: Final = "hermes_copying"
+# Everybody who can connect can read the catalogue of triggers. So neither the namespace nor the
+# reason is in a trigger: they are in a table that only its owner reads, and only the rows of one
+# namespace. Of the namespace, the condition of a trigger has one byte of a hash, which says nothing
+# and is quickly compared. Whoever deletes a namespace that was moved away says so with a setting:
+# see docs/fleet.md.
+_FROZEN: Final = f"""
+CREATE TABLE hermes.frozen (
+    namespace text PRIMARY KEY,
+    why text NOT NULL,
+    copy text NOT NULL, -- the id of the migration that copies to here; '' if none does
+    mark text NOT NULL  -- in the names of the triggers
+);
+ALTER TABLE hermes.frozen ENABLE ROW LEVEL SECURITY;
+ALTER TABLE hermes.frozen FORCE ROW LEVEL SECURITY;
+CREATE POLICY frozen_rows ON hermes.frozen
+    USING (namespace = (SELECT hermes.current_namespace()))
+    WITH CHECK (namespace = (SELECT hermes.current_namespace()));
+CREATE FUNCTION hermes.refuse_frozen() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = hermes, pg_temp AS $$
+DECLARE
+    own text;
+    state frozen;
 BEGIN
-    IF TG_OP = 'DELETE' AND OLD.namespace = current_setting('hermes.deleting', true) THEN
-        RETURN OLD;
+    IF TG_OP = 'INSERT' THEN own := NEW.namespace; ELSE own := OLD.namespace; END IF;
+    SELECT * INTO state FROM frozen WHERE namespace = own;
+    IF FOUND AND (state.copy = ''
+            OR state.copy IS DISTINCT FROM current_setting('{COPYING}', true))
+        AND (TG_OP != 'DELETE'
+            OR own IS DISTINCT FROM current_setting('hermes.deleting', true)) THEN
+        RAISE '%', state.why USING ERRCODE = '{FROZEN_STATE}';
     END IF;
-    RAISE '%', TG_ARGV[0] USING ERRCODE = '{FROZEN_STATE}';
-END $$
-"""
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END $$;
+CREATE FUNCTION hermes.why_frozen() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = hermes, pg_temp AS $$
+    SELECT why FROM frozen WHERE namespace = current_namespace()
+$$;
+CREATE FUNCTION hermes.check_copy(wanted text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = hermes, pg_temp AS $$
+BEGIN
+    PERFORM 1 FROM frozen WHERE namespace = current_namespace() AND copy = wanted FOR SHARE;
+    IF NOT FOUND THEN
+        RAISE '{_TAKEN}' USING ERRCODE = '{FROZEN_STATE}';
+    END IF;
+END $$;
+"""  # noqa: S608
 
 
+_AS_OWNER: Final = (
+    "SELECT set_config('role', pg_get_userbyid(nspowner), true) FROM pg_namespace"
+    " WHERE nspname = 'hermes'"
+)
 _RAISED: Final = re.compile(r"RAISE\(ABORT, '(.*)'\)", re.DOTALL)
 
 
@@ -133,6 +210,30 @@ def _events(columns: str) -> Iterator[tuple[str, str]]:
     yield "update", f"UPDATE OF {columns}" if columns else "UPDATE"
 
 
+def moving_to(where: str) -> str:
+    """Why a memory takes no changes while it is moved."""
+    return _MOVING + where
+
+
+def moved_to(where: str) -> str:
+    """Why a memory takes no changes after it was moved."""
+    return f"this memory has moved to {where}"
+
+
+def copied_by(who: str) -> str:
+    """Why a copy takes no changes before it is complete."""
+    return f"{_COPY}: a migration by {who} has not finished"
+
+
+def frozen_hint(why: str) -> str:
+    """What to do about a memory that takes no changes."""
+    if why.startswith(_MOVING):
+        return _MOVING_HINT
+    if why.startswith(_TAKEN):
+        return _TAKEN_HINT
+    return _COPY_HINT if why.startswith(_COPY) else MOVED_HINT
+
+
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
@@ -140,14 +241,22 @@ def _quoted(text: str) -> str:
 # -- SQLite ------------------------------------------------------------------------------------
 
 
-def freeze_file(connection: Any, tables: Tables, why: str) -> None:
-    """Refuse changes of these tables of a file; ``why`` is the error that writers get."""
+def freeze_file(connection: Any, tables: Tables, why: str, copy: str = "") -> None:
+    """Refuse changes of these tables of a file.
+
+    Args:
+        connection: In a transaction.
+        tables: Which.
+        why: The error that writers get.
+        copy: The id of a migration that may still change them: see `SqliteFile.copy_as`.
+    """
     thaw_file(connection, tables)
+    condition = f" WHEN {COPYING_FILE}() != {_quoted(copy)}" if copy else ""
     for table, columns in tables.items():
         for name, event in _events(columns):
             connection.execute(
                 f"CREATE TRIGGER frozen_{table}_{name} BEFORE {event} ON {table}"
-                f" BEGIN SELECT RAISE(ABORT, {_quoted(why)}); END"
+                f"{condition} BEGIN SELECT RAISE(ABORT, {_quoted(why)}); END"
             )
 
 
@@ -180,7 +289,9 @@ def is_frozen(error: BaseException | None) -> bool:
 # -- PostgreSQL --------------------------------------------------------------------------------
 
 
-def freeze_namespace(connection: Connection, namespace: str, tables: Tables, why: str) -> None:
+def freeze_namespace(
+    connection: Connection, namespace: str, tables: Tables, why: str, copy: str = ""
+) -> None:
     """Refuse changes of the rows of a namespace; waits for whoever changes the tables now.
 
     Args:
@@ -188,34 +299,108 @@ def freeze_namespace(connection: Connection, namespace: str, tables: Tables, why
         namespace: Whose rows.
         tables: Their names, without the schema.
         why: The error that writers get.
+        copy: The id of a migration that may still change them.
+
+    Raises:
+        HermesError: Another migration copies to the namespace.
     """
-    connection.execute(_FUNCTION)
+    _create_frozen(connection)
+    row = connection.execute(
+        "INSERT INTO hermes.frozen VALUES (%s, %s, %s, %s)"
+        " ON CONFLICT (namespace) DO UPDATE SET why = excluded.why, copy = excluded.copy"
+        " WHERE frozen.copy IN ('', excluded.copy) RETURNING mark",
+        (namespace, why, copy, os.urandom(8).hex()),
+    ).fetchone()
+    if row is None:
+        raise incomplete_copy(namespace)
+    names = {f"frozen_{row[0]}_{name}" for name, _ in _events("")}
+    if len(_triggers(connection, tables, names)) == len(tables) * len(names):
+        return
     _lock(connection, tables, "SHARE ROW EXCLUSIVE")
+    byte = sha256(namespace.encode()).digest()[0]
     for table, columns in tables.items():
         for name, event in _events(columns):
-            row = "NEW" if name == "insert" else "OLD"
+            changed = "NEW" if name == "insert" else "OLD"
             connection.execute(
-                f"CREATE OR REPLACE TRIGGER {_trigger(name, namespace)} BEFORE {event}"
-                f" ON hermes.{table} FOR EACH ROW WHEN ({row}.namespace = {_quoted(namespace)})"
-                f" EXECUTE FUNCTION hermes.refuse_change({_quoted(why)})".encode()
+                f"CREATE OR REPLACE TRIGGER frozen_{row[0]}_{name} BEFORE {event}"
+                f" ON hermes.{table} FOR EACH ROW"
+                f" WHEN (get_byte(sha256(convert_to({changed}.namespace, 'UTF8')), 0) = {byte})"
+                " EXECUTE FUNCTION hermes.refuse_frozen()".encode()
             )
 
 
-def thaw_namespace(connection: Connection, namespace: str, tables: Tables) -> None:
-    """Let the rows of a namespace be changed again."""
-    names = [_trigger(name, namespace) for name, _ in _events("")]
-    rows = connection.execute(
-        "SELECT tgname, relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
-        " WHERE relnamespace = to_regnamespace('hermes') AND relname = ANY (%s)"
-        " AND tgname = ANY (%s)",
-        (list(tables), names),
-    ).fetchall()
+def incomplete_copy(where: str) -> HermesError:
+    """That somebody else copies a memory to there."""
+    return HermesError(f"{where} is an incomplete copy of another memory", hint=_COPY_HINT)
+
+
+def _create_frozen(connection: Connection) -> None:
+    query = "SELECT to_regclass('hermes.frozen')"
+    if connection.execute(query).fetchone() == (None,):
+        # Two that freeze at the same time don't both create it.
+        connection.execute("LOCK TABLE hermes.versions IN SHARE ROW EXCLUSIVE MODE")
+        if connection.execute(query).fetchone() == (None,):
+            # Also if a superuser moves a memory, it belongs to whom the other tables belong to.
+            connection.execute(_AS_OWNER.encode())
+            connection.execute(_FROZEN.encode())
+            connection.execute("RESET ROLE")
+
+
+def thaw_namespace(connection: Connection, namespace: str, tables: Tables, copy: str = "") -> None:
+    """Let the rows of a namespace be changed again.
+
+    Args:
+        connection: As the owner of the tables, in a transaction.
+        namespace: Whose rows.
+        tables: Their names, without the schema.
+        copy: The id of the migration that has copied to the namespace.
+
+    Raises:
+        HermesError: Another migration copies to the namespace.
+    """
+    mark, other = _frozen_row(connection, namespace)
+    if other not in ("", copy):
+        raise incomplete_copy(namespace)
+    names = {_trigger(name, namespace) for name, _ in _events("")}
+    if mark:
+        names |= {f"frozen_{mark}_{name}" for name, _ in _events("")}
+    found = _triggers(connection, tables, names)
     # To drop a trigger needs a lock that keeps readers out, too.
-    frozen = {table for _, table in rows}
+    frozen = {table for _, table in found}
     if frozen:
         _lock(connection, [each for each in tables if each in frozen], "ACCESS EXCLUSIVE")
-    for name, table in rows:
+    for name, table in found:
         connection.execute(f"DROP TRIGGER IF EXISTS {name} ON hermes.{table}".encode())
+    if mark and not _triggers(connection, None, names):
+        connection.execute("DELETE FROM hermes.frozen WHERE namespace = %s", (namespace,))
+
+
+def copier_of(connection: Connection, namespace: str) -> str:
+    """The id of the migration that copies to a namespace; "" if none does."""
+    return _frozen_row(connection, namespace)[1]
+
+
+def _frozen_row(connection: Connection, namespace: str) -> tuple[str, str]:
+    """Of a namespace that is frozen, the mark of its triggers, and who copies to it."""
+    if connection.execute("SELECT to_regclass('hermes.frozen')").fetchone() == (None,):
+        return "", ""
+    row = connection.execute(
+        "SELECT mark, copy FROM hermes.frozen WHERE namespace = %s FOR UPDATE", (namespace,)
+    ).fetchone()
+    return (str(row[0]), str(row[1])) if row else ("", "")
+
+
+def _triggers(
+    connection: Connection, tables: Iterable[str] | None, names: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The triggers that exist of these names, with their tables; None: of all tables."""
+    rows = connection.execute(
+        "SELECT tgname, relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
+        " WHERE relnamespace = to_regnamespace('hermes') AND tgname = ANY (%s)",
+        (list(names),),
+    ).fetchall()
+    wanted = None if tables is None else set(tables)
+    return [(name, table) for name, table in rows if wanted is None or table in wanted]
 
 
 def _lock(connection: Connection, tables: Iterable[str], mode: str) -> None:
@@ -245,6 +430,11 @@ def _lock(connection: Connection, tables: Iterable[str], mode: str) -> None:
 
 def why_namespace_is_frozen(connection: Connection, namespace: str, table: str) -> str:
     """The error that writers of a namespace get; "" if it takes changes."""
+    query = "SELECT to_regprocedure('hermes.why_frozen()')"
+    if connection.execute(query).fetchone() != (None,):
+        row = connection.execute("SELECT hermes.why_frozen()").fetchone()
+        if row and row[0]:
+            return str(row[0])
     row = connection.execute(
         "SELECT tgargs FROM pg_trigger WHERE tgname = %s AND tgrelid = to_regclass(%s)",
         (_trigger("insert", namespace), f"hermes.{table}"),
@@ -252,5 +442,6 @@ def why_namespace_is_frozen(connection: Connection, namespace: str, table: str) 
     return bytes(row[0]).partition(b"\0")[0].decode("utf-8", "replace") if row else ""
 
 
+# Version 0.2.0 has the reason in the triggers, and functions that come with them.
 def _trigger(event: str, namespace: str) -> str:
     return f"frozen_{event}_{sha256(namespace.encode()).hexdigest()[:16]}"

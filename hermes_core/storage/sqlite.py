@@ -27,7 +27,7 @@ from hermes_core.storage.descriptors import (
 )
 from hermes_core.storage.files import file_lock
 from hermes_core.storage.forks import close_before_fork
-from hermes_core.storage.migration import is_frozen
+from hermes_core.storage.migration import COPYING_FILE, is_frozen
 from hermes_core.storage.sqlite_connection import (
     HINTS,
     LOCK_SECONDS,
@@ -124,6 +124,7 @@ class SqliteFile:
         # Whoever needs both locks takes the writer's first.
         self._reader_lock = threading.RLock() if separate_reader else self.lock
         self._writer: OpenConnection | None = None
+        self._copying = ""
         self._reader: OpenConnection | None = None
         close_before_fork(self)
         DESCRIPTORS.files.add(self)
@@ -167,6 +168,12 @@ class SqliteFile:
         """Commit everything done inside, or nothing. A nested one is part of the outer one."""
         with self.writing() as connection, transaction(connection):
             yield connection
+
+    def copy_as(self, migration: str) -> None:
+        """Store to tables that are frozen, for the migration with this id. "" ends that."""
+        with self.lock:
+            self._copying = migration
+            self.close()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -305,6 +312,8 @@ class SqliteFile:
     def _opened(self) -> OpenConnection:
         before = identity_of(self._name)
         connection = open_database(self.path, self.schema)
+        if copying := self._copying:
+            connection.create_function(COPYING_FILE, 0, lambda: copying)
         pragmas = {"busy_timeout": int(self._wait_seconds * 1000), **self._pragmas}
         return self._configured(connection, before, pragmas, self._on_open)
 

@@ -27,6 +27,7 @@ from hermes_core.storage.descriptors import (
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system, sync_folder
 from hermes_core.storage.home import ensure_folder, let_owner_use
 from hermes_core.storage.logger import logger
+from hermes_core.storage.migration import COPYING_FILE
 
 # Longer than the longest transaction of ours on a slow disk; a turn that fails is worse than a slow
 # one.
@@ -429,6 +430,7 @@ def connection_to(path: Path, way: str) -> sqlite3.Connection:
         check_same_thread=False,
     )
     database.text_factory = _text
+    database.create_function(COPYING_FILE, 0, str)
     return database
 
 

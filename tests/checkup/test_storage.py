@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_core import DatabaseError, HermesError, MemoryManager, SessionContext
 from hermes_core.checkup import forget, storage, survey
+from hermes_core.checkup.migration import JOURNAL, Migration, Phase, save_migration
 from hermes_core.cli.forget import forget_command
 from hermes_core.cli.storage import storage_command
 from hermes_core.config import load_config
@@ -96,7 +96,7 @@ def test_everything_arrives_and_comes_back_as_it_was(full: Path, url: str, tmp_p
     assert plan.counts["conversations"] == {"sessions": 6, "messages": 1117}
     assert plan.counts["outbox"]["waiting"] == 4
     assert (full / "config.yaml").read_text() == CONFIG + f'  storage: "{url}"\n'
-    assert not (full / storage.JOURNAL).exists()
+    assert not (full / JOURNAL).exists()
 
     move_away(full, tmp_path / "old")
     migrate(full, "files")
@@ -179,7 +179,7 @@ def refusal(home: Path, to: str) -> str:
     with pytest.raises(HermesError) as found:
         migrate(home, to)
     assert (content(home), stored_files(home), (home / "config.yaml").read_text()) == before
-    assert not (home / storage.JOURNAL).exists()
+    assert not (home / JOURNAL).exists()
     assert "\n" not in str(found.value)
     return str(found.value)
 
@@ -469,7 +469,7 @@ def test_every_machine_of_a_fleet_hears_that_the_memory_has_moved(
 
     report = storage.storage_status(load_config(other))
     assert not report.ok
-    assert "has moved, or moves now, to files on " in report.problem
+    assert "has moved to files on " in report.problem
     assert "set memory.storage" in report.hint
     assert any("has moved" in each for each in storage.check_storage(load_config(other)))
     builtin = storage._builtin(load_config(other))
@@ -571,7 +571,7 @@ def test_a_cancelled_migration_thaws_the_namespace_that_it_froze(
     for each in part.parts:
         each.freeze("killed here")
     part.close()
-    storage._JOURNAL.write(full, asdict(storage.Migration(url, "files", "default", "frozen")))
+    save_migration(full, Migration(url, "files", "default", Phase.FROZEN))
     with (full / "config.yaml").open("a") as file:
         file.write("  storage_namespace: other\n")
 
@@ -614,6 +614,12 @@ def test_a_namespace_that_was_moved_away_can_be_deleted(
         for (table,) in tables:
             left = admin.execute(f"SELECT count(*) FROM hermes.{table}").fetchone()
             assert (table, left) == (table, (0,))
+    # A new home of that name finds nothing of it.
+    (new := tmp_path / "new").mkdir()
+    (new / "config.yaml").write_text(f"memory:\n  storage: {url}\n  storage_namespace: default\n")
+    with closing(locate(new).open()) as archive:
+        assert archive.append(SessionFacts("new"), [NewMessage("user", "kept", 1.0)])
+    assert storage.storage_status(load_config(new)).ok
 
 
 def test_a_namespace_that_has_notes_alone_can_be_deleted(postgres_server: Any, home: Path) -> None:

@@ -9,17 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from hermes_builtin.notes import Author, Notes, Operation
+from hermes_builtin.notes.commands import memory
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, NewMessage, Session, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.spool import Spool
-from hermes_builtin.storage_parts import ConversationsPart
+from hermes_builtin.storage_parts import ConversationsPart, NotesPart, moved
 from hermes_core import HermesError
-from hermes_core.checkup import storage
+from hermes_core.checkup import doctor, storage
+from hermes_core.checkup.migration import JOURNAL, Phase, unfinished_migration
 from hermes_core.config import load_config
+from hermes_core.config.editor import change_config
 from hermes_core.config.storage import home_database
+from hermes_core.outbox import StreamKey
+from hermes_core.outbox.admin import open_store
 from hermes_core.storage.migration import Progress, no_progress
-from hermes_core.storage.postgres import shared_database
+from hermes_core.storage.postgres import Database, shared_database
 
 NAMES = tuple(f"s{number}" for number in range(4))
 
@@ -73,6 +80,20 @@ def talks(home: Path) -> dict[str, Any]:
             each.id: [each[1:], [message[1:] for message in archive.messages(each)]]
             for each in archive.sessions(EVERYBODY)
         }
+
+
+def add_note(home: Path, text: str) -> None:
+    with closing(Notes.open(home, load_config(home).memory)) as notes:
+        notes.notebooks["memory"].change([Operation("add", text)], Author("agent"))
+
+
+def noted(home: Path) -> list[str]:
+    with closing(Notes.open(home, load_config(home).memory)) as notes:
+        return list(notes.notebooks["memory"].read().entries)
+
+
+def set_storage(home: Path, url: str) -> None:
+    change_config(home, {("memory", "storage"): url})
 
 
 def migrate(home: Path, to: str, **options: Any) -> None:
@@ -195,26 +216,168 @@ def test_what_is_deleted_while_it_is_copied_is_not_in_the_copy(
     assert sorted(talks(home)) == ["s0", "s1", "s3"]
 
 
-def test_what_somebody_else_has_stored_in_the_target_stays(
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("to", ["the database", "files"])
+def test_nobody_can_store_to_an_incomplete_copy(
+    tmp_path: Path,
+    urls: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    to: str,
+    is_cancelled: bool,
+) -> None:
+    source, target = ("", urls[0]) if to == "the database" else (urls[0], "files")
+    fill(home := home_in(tmp_path / "home", source))
+    add_note(home, "a note of the source")
+    wanted = talks(home)
+    interrupted(home, target, monkeypatch)
+    if is_cancelled:
+        storage.cancel(load_config(home))
+    other = home_in(tmp_path / "other", target) if target != "files" else home
+    set_storage(other, target)
+
+    said = [NewMessage("user", "peanut", 3e9)]
+    with opened(other) as archive, pytest.raises(HermesError, match="is an incomplete copy"):
+        archive.append(SessionFacts("theirs", source="cli"), said)
+    with pytest.raises(HermesError, match="is an incomplete copy"):
+        add_note(other, "a note of somebody else")
+    with (
+        closing(Notes.open(other, load_config(other).memory)) as notes,
+        pytest.raises(HermesError, match="is an incomplete copy"),
+    ):
+        notes.pending.stage("user", [Operation("add", "lost?")], Author("tool"))
+    with (
+        closing(open_store(load_config(other), set_aside=False)) as store,
+        pytest.raises(HermesError, match="is an incomplete copy"),
+    ):
+        store.put(StreamKey("p", "", "s", "{}"), 0, ("event", "sync_turn", "{}"), claim=False)
+
+    set_storage(home, source or "files")
+    migrate(home, target)
+    assert talks(home) == wanted
+    assert noted(home) == ["a note of the source"]
+    add_note(home, "and one more")
+
+
+def test_notes_are_not_exported_to_an_incomplete_copy(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home", urls[0]))
+    add_note(home, "a note of the source")
+    interrupted(home, "files", monkeypatch)
+
+    done = CliRunner().invoke(memory, ["export"], obj=str(home))
+
+    assert isinstance(done.exception, HermesError)
+    assert "incomplete copy" in done.exception.what
+    assert not (home / "memories" / "MEMORY.md").exists()
+
+
+def test_an_agent_that_uses_an_incomplete_copy_is_warned(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    interrupted(home, urls[0], monkeypatch)
+    other = load_config(home_in(tmp_path / "other", urls[0]))
+
+    report = storage.storage_status(other)
+
+    assert not report.ok
+    assert "incomplete copy" in report.problem
+    assert "finish that migration" in report.hint
+    assert any("incomplete copy" in each for each in storage.check_storage(other))
+    found = moved(other.home)
+    assert found is not None
+    assert "finish that migration" in found.hint
+    with pytest.raises(HermesError, match="incomplete copy"):
+        storage.cancel(other)
+
+
+def test_two_homes_can_not_be_copied_to_one_namespace_at_once(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    add_note(other := home_in(tmp_path / "other"), "a note of the other")
+    interrupted(home, urls[0], monkeypatch)
+
+    with pytest.raises(HermesError, match="incomplete copy of another memory"):
+        migrate(other, urls[0])
+    # It was not seen at first.
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_refuse_target", lambda *_: None)
+        with pytest.raises(HermesError, match="incomplete copy of another memory"):
+            migrate(other, urls[0])
+    assert unfinished_migration(other) is None
+    assert load_config(other).storage == ""
+
+    migrate(home, urls[0])
+    with pytest.raises(HermesError, match="already has content"):
+        migrate(other, urls[0])
+    assert sorted(talks(home)) == list(NAMES)
+    assert noted(other) == ["a note of the other"]
+
+
+def test_what_was_stored_just_before_the_copy_begins_is_not_replaced(
     tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(home := home_in(tmp_path / "home"))
     other = home_in(tmp_path / "other", urls[0])
-    interrupted(home, urls[0], monkeypatch)
-    with opened(other) as archive:
-        archive.append(SessionFacts("theirs", source="cli"), [NewMessage("user", "peanut", 3e9)])
-        archive.append(SessionFacts("s2", source="cli"), [NewMessage("user", "cashew", 3e9)])
-    with opened(home) as archive:
-        delete(archive)
-        delete_some(archive)
 
-    with pytest.raises(HermesError, match="is not complete"):
+    def nothing(*_: Any) -> None:
+        add_note(other, "a note of the other")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_refuse_target", nothing)
+        with pytest.raises(HermesError, match="already has content"):
+            migrate(home, urls[0])
+
+    assert unfinished_migration(home) is None
+    add_note(other, "another one")
+    assert noted(other) == ["a note of the other", "another one"]
+
+
+def test_a_copy_that_is_in_use_is_not_overwritten(tmp_path: Path, urls: tuple[str, str]) -> None:
+    def stop(what: str) -> Progress:
+        if what == "Handing over what waits":
+            raise StoppedError
+        return no_progress
+
+    fill(home := home_in(tmp_path / "home"))
+    add_note(other := home_in(tmp_path / "other"), "a note of the other")
+    with pytest.raises(StoppedError):
+        migrate(home, urls[0], report=stop)
+    assert load_config(home).storage == urls[0]
+    add_note(home, "stored before it was finished")
+
+    with pytest.raises(HermesError, match="already has content"):
+        migrate(other, urls[0])
+    migrate(home, urls[0])
+
+    assert noted(home) == ["stored before it was finished"]
+    assert noted(other) == ["a note of the other"]
+
+
+def test_a_copy_that_was_deleted_meanwhile_takes_no_more_of_it(
+    tmp_path: Path, urls: tuple[str, str], postgres_server: Any
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    other = home_in(tmp_path / "other", urls[0])
+
+    def report(what: str) -> Progress:
+        if what == "Copying the notes":
+            with closing(postgres_server.admin(urls[0].rpartition("/")[2])) as admin:
+                admin.execute("DELETE FROM hermes.frozen")
+            database = Database(urls[0], "default")  # the shared one is that of the copy
+            notebook = Notes(other, database=database).notebooks["memory"]
+            notebook.change([Operation("add", "a note of the other")], Author("agent"))
+            database.close()
+        return no_progress
+
+    with pytest.raises(HermesError, match="was deleted, or completed by another process"):
+        migrate(home, urls[0], report=report)
+
+    assert noted(other) == ["a note of the other"]
+    with pytest.raises(HermesError, match="already has content"):
         migrate(home, urls[0])
-
-    said = talks(other)
-    assert [each[1] for each in said["theirs"][1]] == ["peanut"]
-    assert [each[1] for each in said["s2"][1]] == ["cashew"]
-    assert load_config(home).storage == ""
 
 
 @pytest.mark.parametrize("is_by_files", [False, True])
@@ -244,3 +407,111 @@ def test_a_turn_whose_answer_was_lost_is_not_doubled_by_a_migration(
         assert [each.content for each in archive.messages(session)] == ["only once"]
         (number,) = archive.append(facts, said, key)
         assert [each.id for each in archive.messages(session)] == [number]
+
+
+# -- interrupted, and then continued with another setting ----------------------------------------
+
+
+def killed(home: Path, to: str, monkeypatch: pytest.MonkeyPatch, part: type[Any]) -> None:
+    """Migrate; end it like kill -9 before this part of the frozen source is copied."""
+
+    def nothing(*_: Any) -> None:
+        raise OSError
+
+    def stop(self: Any, source: Any, progress: Progress) -> None:
+        if (migration := unfinished_migration(home)) and migration.phase is Phase.FROZEN:
+            raise StoppedError
+        copied(self, source, progress)
+
+    copied = part.copy_from
+    with monkeypatch.context() as patch:
+        patch.setattr(part, "copy_from", stop)
+        patch.setattr(storage, "_thaw", nothing)
+        with pytest.raises(StoppedError):
+            migrate(home, to)
+
+
+@pytest.mark.parametrize("is_frozen", [True, False])
+def test_a_copy_that_is_named_by_hand_is_completed_before_it_is_used(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, is_frozen: bool
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    add_note(home, "a note of the source")
+    wanted = talks(home)
+    if is_frozen:
+        killed(home, urls[0], monkeypatch, NotesPart)
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(ConversationsPart, "_copy", delete)  # raises: it has other arguments
+            with pytest.raises(TypeError):
+                migrate(home, urls[0])
+    set_storage(home, urls[0])
+
+    migrate(home, urls[0])
+
+    assert talks(home) == wanted
+    assert noted(home) == ["a note of the source"]
+    set_storage(home, "files")
+    assert "has moved" in ConversationsPart(home, None).frozen()
+
+
+def test_an_interrupted_migration_is_continued_from_its_source_alone(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    interrupted(home, urls[0], monkeypatch)
+    set_storage(home, urls[1])
+
+    with pytest.raises(HermesError, match="is from files, and the home stores to post") as told:
+        migrate(home, urls[0])
+
+    assert "set memory.storage back to files" in told.value.hint
+
+
+def test_a_frozen_source_is_not_said_to_have_moved_before_it_has(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    killed(home, urls[0], monkeypatch, NotesPart)
+
+    for found in (moved(home), *storage._builtin(load_config(home)).problems(home)):
+        assert found is not None
+        assert "run `hermes-plugins storage migrate` again" in found.hint
+        assert "set memory.storage" not in found.hint
+
+
+def test_a_dry_run_of_what_was_copied_changes_nothing(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "change_config", stop)
+        with pytest.raises(StoppedError):
+            migrate(home, urls[0])
+
+    migrate(home, urls[0], dry_run=True)
+    assert load_config(home).storage == ""
+    migrate(home, urls[0])
+    assert load_config(home).storage == urls[0]
+    assert sorted(talks(home)) == list(NAMES)
+
+
+def test_doctor_reports_an_interrupted_migration(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    config = load_config(home)
+    assert not [each for each in doctor.examine_files(config) if each.check == "migration"]
+    interrupted(home, urls[0], monkeypatch)
+
+    (found,) = (each for each in doctor.examine_files(config) if each.check == "migration")
+    assert (found.state, "was interrupted" in found.detail) == (doctor.PROBLEM, True)
+    assert "storage migrate" in found.todo
+
+    (home / JOURNAL).write_text("{")
+    (found,) = (each for each in doctor.examine_files(config) if each.check == "migration")
+    assert (found.state, "can't be read" in found.detail) == (doctor.PROBLEM, True)

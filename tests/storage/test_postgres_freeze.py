@@ -6,13 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from hashlib import sha256
 from typing import Any
 
+import psycopg
 import pytest
 
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.postgres import PostgresArchive
 from hermes_builtin.sessions.postgres.rows import PostgresRows
+from hermes_core import HermesError
 from hermes_core.storage.postgres import Database
 
 SAID = [NewMessage("user", "walnut", 1.0)]
@@ -131,3 +134,90 @@ def test_turns_of_other_namespaces_go_on_meanwhile(rows: PostgresRows, database_
         thread.join()
     assert problems == []
     assert stored == [0] * 4
+
+
+def catalogue(connection: Any) -> str:
+    """What every login sees of the triggers and functions."""
+    rows = connection.execute(
+        "SELECT pg_get_triggerdef(oid), tgargs::text FROM pg_trigger"
+        " UNION ALL SELECT prosrc, '' FROM pg_proc WHERE pronamespace = 'hermes'::regnamespace"
+    )
+    return str(rows.fetchall())
+
+
+def test_a_bound_login_does_not_see_who_has_moved_and_where_to(
+    rows: PostgresRows, database_url: str, postgres_server: Any
+) -> None:
+    rows.freeze("it moves to postgresql://secret-place/db")
+    name = database_url.rpartition("/")[2]
+    login = f"bound_{name}"
+    with closing(postgres_server.admin(name)) as admin:
+        admin.execute(f"CREATE ROLE {login} LOGIN IN ROLE hermes_tenant")
+        admin.execute("INSERT INTO hermes.tenants VALUES (%s, 'team')", (login,))
+        try:
+            with psycopg.connect(postgres_server.url(name, login), autocommit=True) as bound:
+                bound.execute("SELECT set_config('hermes.namespace', 'moves', false)")
+                seen = catalogue(bound)
+                assert "refuse_frozen" in seen
+                assert "secret-place" not in seen
+                assert "moves" not in seen
+                assert sha256(b"moves").hexdigest()[:8] not in seen
+                assert bound.execute("SELECT hermes.why_frozen()").fetchone() == (None,)
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    bound.execute("SELECT * FROM hermes.frozen")
+        finally:
+            admin.execute(f"DROP ROLE {login}")
+
+
+def test_the_owner_thaws_what_a_superuser_has_frozen(
+    rows: PostgresRows, database_url: str, postgres_server: Any
+) -> None:
+    database = Database(postgres_server.url(database_url.rpartition("/")[2], "postgres"), "moves")
+    PostgresRows(database).freeze("it moves")
+    database.close()
+    with closing(PostgresArchive(rows._database)) as archive:
+        with pytest.raises(HermesError, match="it moves"):
+            archive.append(SessionFacts("s"), SAID)
+
+        rows.thaw()
+
+        assert archive.append(SessionFacts("s"), SAID)
+
+
+def test_a_namespace_with_the_same_byte_of_its_hash_is_not_frozen(
+    rows: PostgresRows, database_url: str
+) -> None:
+    first = sha256(b"moves").digest()[0]
+    names = (f"other{number}" for number in range(10_000))
+    same = next(each for each in names if sha256(each.encode()).digest()[0] == first)
+    rows.freeze("it moves")
+    database = Database(database_url, same)
+    with closing(PostgresArchive(database)) as archive:
+        assert archive.append(SessionFacts("s"), SAID)
+        assert PostgresRows(database).frozen() == ""
+    database.close()
+
+
+def test_a_namespace_that_was_frozen_by_version_0_2_0_is_thawed(
+    rows: PostgresRows, database_url: str, postgres_server: Any
+) -> None:
+    trigger = f"frozen_insert_{sha256(b'moves').hexdigest()[:16]}"
+    with psycopg.connect(database_url) as owner:
+        owner.execute(
+            "CREATE FUNCTION hermes.refuse_change() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE '%', TG_ARGV[0] USING ERRCODE = 'HP001'; END $$;"
+            f"CREATE TRIGGER {trigger} BEFORE INSERT ON hermes.archive_messages FOR EACH ROW"
+            " WHEN (NEW.namespace = 'moves')"
+            " EXECUTE FUNCTION hermes.refuse_change('this memory has moved')"
+        )
+    assert rows.frozen() == "this memory has moved"
+
+    rows.thaw()
+
+    assert rows.frozen() == ""
+    rows.freeze("it moves")
+    rows.thaw()
+    assert rows.frozen() == ""
+    with psycopg.connect(database_url) as owner:
+        left = owner.execute("SELECT tgname FROM pg_trigger WHERE starts_with(tgname, 'frozen_')")
+        assert left.fetchall() == []

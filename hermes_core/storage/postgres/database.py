@@ -21,6 +21,7 @@ from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hermes_core.storage.address import shown_address
 from hermes_core.storage.forks import close_before_fork
+from hermes_core.storage.migration import COPYING, frozen_hint
 from hermes_core.storage.outages import (
     Outage,
     end_outage,
@@ -195,6 +196,7 @@ class Database:
         self._url = url
         self._password = password
         self._is_default = is_default
+        self._copying = ""
         self._seconds = statement_seconds
         self._connections = connections
         self._lock = threading.RLock()
@@ -266,6 +268,8 @@ class Database:
         begin = sql.SQL("BEGIN; SELECT set_config('hermes.scope', {}, true)").format(
             json.dumps(dict(scope), ensure_ascii=False) if scope is not None else ""
         )
+        if self._copying:
+            begin += sql.SQL("; SELECT hermes.check_copy({})").format(self._copying)
         connection = self._take(seconds)
         try:
             connection.execute(begin)
@@ -524,13 +528,24 @@ class Database:
         return sql.SQL(
             "SET search_path = {schema}; SET statement_timeout = {limit};"
             " SET lock_timeout = {limit}; SET idle_in_transaction_session_timeout = {idle};"
-            " SET TimeZone = 'UTC'; SELECT set_config('hermes.namespace', {namespace}, false)"
+            " SET TimeZone = 'UTC'; SELECT set_config('hermes.namespace', {namespace}, false),"
+            " set_config({copying}, {copy}, false)"
         ).format(
             schema=sql.Identifier(SCHEMA),
             limit=milliseconds,
             idle=_IDLE_SECONDS * 1000,
             namespace=self.namespace,
+            copying=COPYING,
+            copy=self._copying,
         )
+
+    def copy_as(self, migration: str) -> None:
+        """Store to a namespace that is frozen, for the migration with this id.
+
+        Each transaction begins with a check that this is still its copy. "" ends that.
+        """
+        self._copying = migration
+        self.close()
 
     def close(self) -> None:
         """Close the connections; the next use makes new ones."""
@@ -580,7 +595,9 @@ class Database:
         if isinstance(error, PoolTimeout):
             text = f"all {self._connections} connections are in use"
         text = self._masked(text)
-        what = text if fault is ServerFault.MOVED else f"PostgreSQL can't be used: {text}"
+        if fault is ServerFault.MOVED:
+            return PostgresError(text, where=self.where, hint=frozen_hint(text), fault=fault)
+        what = f"PostgreSQL can't be used: {text}"
         return PostgresError(what, where=self.where, hint=HINTS[fault], fault=fault)
 
     def _masked(self, text: str) -> str:

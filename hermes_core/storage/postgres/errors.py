@@ -74,7 +74,7 @@ HINTS: Final = {
     ServerFault.UNREACHABLE: "check that the server is running and that memory.storage is right",
     ServerFault.BUSY: "try again; if it persists, look at the server's load and max_connections",
     ServerFault.READ_ONLY: "name the primary in memory.storage, or all hosts, separated by commas",
-    ServerFault.MOVED: MOVED_HINT,
+    ServerFault.MOVED: MOVED_HINT,  # but see `frozen_hint`
     ServerFault.DISK_FULL: "free some disk space on the server; what was stored before is safe",
     ServerFault.REFUSED: (
         "check the user and its rights, the password (HERMES_STORAGE_PASSWORD) and the database"

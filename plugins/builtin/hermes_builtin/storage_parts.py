@@ -25,18 +25,20 @@ from hermes_builtin.sessions.hermes_agent import archive_files, theirs_in
 from hermes_builtin.sessions.location import Location
 from hermes_builtin.sessions.numbers import SESSION_BITS, place_of, session_of
 from hermes_builtin.sessions.spool import Spool
+from hermes_builtin.sessions.sqlite.archive import SqliteArchive
 from hermes_builtin.sessions.sqlite.rows import SqliteRows
+from hermes_core.checkup.migration import CONTINUE, was_interrupted
 from hermes_core.config.storage import home_database
 from hermes_core.errors import HermesError
 from hermes_core.privacy.origin import lowest
 from hermes_core.storage.migration import (
-    MOVED_HINT,
     Digest,
     Progress,
     StoragePart,
     Tables,
     freeze_file,
     freeze_namespace,
+    frozen_hint,
     no_progress,
     thaw_file,
     thaw_namespace,
@@ -48,8 +50,6 @@ if TYPE_CHECKING:
 
 #: Messages per transaction of the copy.
 _STEP: Final = 500
-#: In the target: its content is a copy that is not complete.
-_INCOMPLETE: Final = "incomplete copy"
 
 
 def parts_of(home: Path, database: Database | None) -> list[StoragePart]:
@@ -78,7 +78,10 @@ def moved(home: Path) -> HermesError | None:
             why = part.frozen()
     except (HermesError, OSError):  # other checks report it
         return None
-    return HermesError(why, where=part.place, hint=MOVED_HINT) if why else None
+    if not why:
+        return None
+    hint = f"a migration was interrupted: {CONTINUE}" if was_interrupted(home) else frozen_hint(why)
+    return HermesError(why, where=part.place, hint=hint)
 
 
 # -- conversations ------------------------------------------------------------------------------
@@ -114,11 +117,17 @@ class ArchiveRows(Protocol):
     def set_marks(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
         """Note that something was said once, or that it was not."""
 
-    def freeze(self, why: str) -> None:
+    def freeze(self, why: str, copy: str = "") -> None:
         """Refuse changes from now on."""
 
-    def thaw(self) -> None:
+    def thaw(self, copy: str = "") -> None:
         """Allow changes again."""
+
+    def copier(self) -> str:
+        """The id of the migration that copies to here; "" if none does."""
+
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
 
     def frozen(self) -> str:
         """Why changes are refused; "" if they are not."""
@@ -176,7 +185,7 @@ class ConversationsPart:
             done += session.messages
             progress(done, max(total, done))
         self._rows.restore_imports(source._rows.imports())
-        self._rows.set_marks(each for each in source._rows.marks() if each != _INCOMPLETE)
+        self._rows.set_marks(source._rows.marks())
         self._copy_turns(source)
 
     def _copy_turns(self, source: ConversationsPart) -> None:
@@ -252,32 +261,32 @@ class ConversationsPart:
             done += session.messages
             progress(done, max(total, done))
         digest.add(self._rows.imports())
-        digest.add(each for each in self._rows.marks() if each != _INCOMPLETE)
+        digest.add(self._rows.marks())
         return digest.value()
 
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether this is a copy that was not finished."""
-        return _INCOMPLETE in self._rows.marks()
+    def copier(self) -> str:
+        """The id of the migration that copies to here; "" if none does."""
+        return self._rows.copier()
 
-    def begin_copy(self) -> None:
-        """Note that this is a copy that is not finished."""
-        self._archive.prepare()
-        self._rows.thaw()
-        self._rows.set_marks([_INCOMPLETE])
-
-    def end_copy(self) -> None:
-        """Note that this is complete."""
-        self._rows.set_marks(removed=[_INCOMPLETE])
+    def forget_copied(self) -> None:
+        """Forget which conversations are a copy: this is complete."""
         self._rows.forget_copied()
 
-    def freeze(self, why: str) -> None:
+    def freeze(self, why: str, copy: str = "") -> None:
         """Refuse changes from now on."""
-        self._rows.freeze(why)
+        if copy:
+            self._archive.prepare()
+        self._rows.freeze(why, copy)
 
-    def thaw(self) -> None:
+    def thaw(self, copy: str = "") -> None:
         """Allow changes again."""
-        self._rows.thaw()
+        self._rows.thaw(copy)
+
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
+        self._rows.copy_as(migration)
+        if isinstance(self._archive, SqliteArchive):  # it has the file open as well
+            self._archive.copy_as(migration)
 
     def frozen(self) -> str:
         """Why changes are refused: where this memory has moved; "" if they are not."""
@@ -506,17 +515,27 @@ class NotesPart:
 
     # -- freezing -------------------------------------------------------------------------
 
-    def freeze(self, why: str) -> None:
+    def freeze(self, why: str, copy: str = "") -> None:
         """Refuse changes from now on."""
         if isinstance(self._rows, HistoryFile):
             with self._rows.transaction() as connection:
-                freeze_file(connection, _TABLES, why)
+                freeze_file(connection, _TABLES, why, copy)
             RecordFiles(self._home).freeze(why)
             return
         with self._as_owner() as (owner, namespace, tables):
-            freeze_namespace(owner, namespace, tables, why)
+            freeze_namespace(owner, namespace, tables, why, copy)
 
-    def thaw(self) -> None:
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
+        if self._database is not None:
+            self._database.copy_as(migration)
+            return
+        assert isinstance(self._rows, HistoryFile)  # noqa: S101 - else there is a database
+        assert isinstance(self._storage.records, RecordFiles)  # noqa: S101
+        self._rows.copy_as(migration)
+        self._storage.records.is_copying = bool(migration)
+
+    def thaw(self, copy: str = "") -> None:
         """Allow changes again."""
         if isinstance(self._rows, HistoryFile):
             RecordFiles(self._home).thaw()
@@ -525,7 +544,7 @@ class NotesPart:
                     thaw_file(connection, _TABLES)
             return
         with self._as_owner() as (owner, namespace, tables):
-            thaw_namespace(owner, namespace, tables)
+            thaw_namespace(owner, namespace, tables, copy)
 
     @contextmanager
     def _as_owner(self) -> Iterator[tuple[Any, str, Tables]]:

@@ -20,6 +20,7 @@ from hermes_builtin.notes.notes_text import FileText, NotesFile
 from hermes_builtin.notes.people import PeopleFolders
 from hermes_core.errors import CHECK_FOLDER
 from hermes_core.storage.files import replace_file
+from hermes_core.storage.migration import MOVED_HINT, frozen_hint
 
 _STATE: Final = ".exported.json"
 
@@ -146,7 +147,10 @@ class Export:
 
 def _refuse_source(folder: Path) -> None:
     with closing(HistoryFile(folder / "history.db")) as history:
-        if history.frozen():
+        why = history.frozen()
+        if (hint := frozen_hint(why)) != MOVED_HINT:  # it is a copy that is not complete
+            raise NotesError(why, where=str(folder), hint=hint)
+        if why:
             raise NotesError(
                 "these notes were moved to the database, and stay here as they were",
                 where=str(folder),

@@ -212,6 +212,10 @@ class HistoryFile:
         with _as_notes_errors(), self._file.writing() as database:
             yield database
 
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
+        self._file.copy_as(migration)
+
     def overwrite_deleted(self, connection: Connection) -> None:
         """Have what is deleted overwritten."""
         connection.execute("PRAGMA secure_delete = 1")

@@ -82,6 +82,8 @@ class RecordFiles:
 
     def __init__(self, home: Path) -> None:
         self.folder = home / "pending" / "memory"
+        #: Whether this is a migration, which may store what others may not.
+        self.is_copying = False
 
     def freeze(self, why: str) -> None:
         """Refuse new records from now on."""
@@ -94,7 +96,7 @@ class RecordFiles:
 
     def store(self, name: str, record: str) -> None:
         """Store a record."""
-        if (self.folder / _FROZEN).exists():
+        if not self.is_copying and (self.folder / _FROZEN).exists():
             why = (self.folder / _FROZEN).read_text("utf-8", "replace")
             raise NotesError(f"the write could not be staged: {why}", where=str(self.folder))
         try:

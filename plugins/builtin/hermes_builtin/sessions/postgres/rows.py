@@ -14,6 +14,7 @@ from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
 from hermes_core.storage.migration import (
     Tables,
+    copier_of,
     freeze_namespace,
     thaw_namespace,
     why_namespace_is_frozen,
@@ -161,15 +162,24 @@ class PostgresRows:
             query = f"DELETE FROM hermes.archive_meta WHERE {_OWN} AND key = ANY (%s)"  # noqa: S608
             database.execute(query, (list(removed),))
 
-    def freeze(self, why: str) -> None:
+    def freeze(self, why: str, copy: str = "") -> None:
         """Refuse changes from now on, of all processes and machines."""
         with self._database.as_owner(COMPONENT) as owner:
-            freeze_namespace(owner, self._database.namespace, _TABLES, why)
+            freeze_namespace(owner, self._database.namespace, _TABLES, why, copy)
 
-    def thaw(self) -> None:
+    def thaw(self, copy: str = "") -> None:
         """Allow changes again."""
         with self._database.as_owner(COMPONENT) as owner:
-            thaw_namespace(owner, self._database.namespace, _TABLES)
+            thaw_namespace(owner, self._database.namespace, _TABLES, copy)
+
+    def copier(self) -> str:
+        """The id of the migration that copies to here; "" if none does."""
+        with self._database.errors(), self._database.connected() as owner:
+            return copier_of(owner, self._database.namespace)
+
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
+        self._database.copy_as(migration)
 
     def frozen(self) -> str:
         """Why changes are refused; "" if they are not."""

@@ -432,6 +432,10 @@ class SqliteArchive(Reader):
             what = f"can't be repaired: {error.strerror or error}"
             raise DatabaseError(what, where=str(self.path), hint=CHECK_FOLDER) from error
 
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
+        self._file.copy_as(migration)
+
     def close(self) -> None:
         """Close the file."""
         self._backlog.close()

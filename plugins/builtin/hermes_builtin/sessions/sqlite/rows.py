@@ -13,7 +13,13 @@ from hermes_builtin.sessions.archive import COPIED, Message, Session, StoredTurn
 from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.tables import checksum, session_checksum
-from hermes_core.storage.migration import Tables, freeze_file, thaw_file, why_file_is_frozen
+from hermes_core.storage.migration import (
+    Tables,
+    freeze_file,
+    incomplete_copy,
+    thaw_file,
+    why_file_is_frozen,
+)
 
 # A search puts messages into the index, which changes another column of their session.
 _TABLES: Final[Tables] = {
@@ -21,6 +27,8 @@ _TABLES: Final[Tables] = {
     "archive_sessions": "messages, ended, title",
     "archive_imports": "",
 }
+#: Of a file that is a copy which is not complete, the id of the migration.
+_INCOMPLETE: Final = "incomplete copy"
 
 
 class SqliteRows:
@@ -115,16 +123,37 @@ class SqliteRows:
             gone = [(each,) for each in removed]
             database.executemany("DELETE FROM archive_meta WHERE key = ?", gone)
 
-    def freeze(self, why: str) -> None:
+    def freeze(self, why: str, copy: str = "") -> None:
         """Refuse changes from now on, of all processes."""
         with self._file.transaction() as database:
-            freeze_file(database, _TABLES, why)
+            self._refuse_other(database, copy)
+            freeze_file(database, _TABLES, why, copy)
+            if copy:
+                row = (_INCOMPLETE, copy)
+                database.execute("INSERT OR REPLACE INTO archive_meta VALUES (?, ?)", row)
 
-    def thaw(self) -> None:
+    def thaw(self, copy: str = "") -> None:
         """Allow changes again."""
         if self._path.exists():
             with self._file.transaction() as database:
+                self._refuse_other(database, copy)
                 thaw_file(database, _TABLES)
+                database.execute("DELETE FROM archive_meta WHERE key = ?", (_INCOMPLETE,))
+
+    def _refuse_other(self, database: sqlite3.Connection, copy: str) -> None:
+        if _copier(database) not in ("", copy):
+            raise incomplete_copy(str(self._path))
+
+    def copier(self) -> str:
+        """The id of the migration that copies to here; "" if none does."""
+        if not self._path.exists():
+            return ""
+        with self._file.reading() as database:
+            return _copier(database)
+
+    def copy_as(self, migration: str) -> None:
+        """Store to what is frozen, for the migration with this id. "" ends that."""
+        self._file.copy_as(migration)
 
     def frozen(self) -> str:
         """Why changes are refused; "" if they are not."""
@@ -142,6 +171,17 @@ def is_known_turn(database: sqlite3.Connection, key: UUID) -> bool:
     """Whether a turn was stored under this key, where these messages were before."""
     query = "SELECT 1 FROM archive_turns WHERE key = ?"
     return database.execute(query, (key.hex,)).fetchone() is not None
+
+
+def _copier(database: sqlite3.Connection) -> str:
+    """The id of the migration that copies to a file."""
+    query = "SELECT 1 FROM sqlite_master WHERE name = 'archive_meta'"
+    if database.execute(query).fetchone() is None:
+        return ""
+    # Of a copy by version 0.2.0, nobody knows whose it is: it counts as content like any other.
+    query = "SELECT value FROM archive_meta WHERE key = ? AND value != 'yes'"
+    row = database.execute(query, (_INCOMPLETE,)).fetchone()
+    return str(row[0]) if row else ""
 
 
 def _next_of(database: sqlite3.Connection, number: int) -> int:
