@@ -268,6 +268,97 @@ def test_the_title_that_was_given_last_counts(peers):
     assert laptop.sessions()["s-1"][0] in ("from the laptop", "from the desk")
 
 
+# -- messages that were said several times at the same time ----------------------------------------
+
+
+def imported_again(folder: Path) -> list[Peer]:
+    """Machines that have a message once, then twice; one got its logs in the wrong order."""
+    laptop, desk, tablet = peers = [Peer(folder, number) for number in range(3)]
+    laptop.say("s-1", "continue", at=1.0)
+    laptop.sync()
+    transfer(laptop, desk)
+    desk.sync()
+    desk.say("s-1", "continue", at=1.0)
+    desk.sync()
+    log = log_of(desk).parent
+    shutil.copytree(log, tablet.shared / log.name)
+    tablet.sync()
+    laptop.say("s-1", "continue", at=1.0)
+    transfer(desk, laptop)
+    laptop.sync()
+    transfer(laptop, tablet)
+    tablet.sync()
+    return peers
+
+
+def settle(peers: list[Peer]) -> None:
+    for _ in range(3):
+        for source in peers:
+            source.sync()
+            for target in peers:
+                transfer(source, target)
+    for peer in peers:
+        report = peer.sync()
+        assert report.sent == report.received == type(report.sent)()
+
+
+@pytest.mark.files_only
+def test_a_message_that_was_said_twice_is_twice_on_every_machine(both_storages, tmp_path):
+    peers = imported_again(tmp_path)
+    settle(peers)
+    assert [each.said() for each in peers] == [["continue"] * 2] * 3
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("number", range(3))
+def test_messages_that_were_said_twice_do_not_come_back(both_storages, tmp_path, number):
+    peers = imported_again(tmp_path)
+    peers[number].delete("s-1")
+    peers[number].sync()
+    settle(peers)
+    assert [each.sessions() for each in peers] == [{}] * 3
+
+
+@pytest.mark.files_only
+def test_a_message_that_was_said_twice_is_forgotten_twice(both_storages, tmp_path):
+    peers = imported_again(tmp_path)
+    peers[1].forget("continue")
+    settle(peers)
+    assert [each.said() for each in peers] == [["[forgotten]"] * 2] * 3
+    peers[2].say("s-1", "continue", at=1.0)
+    settle(peers)
+    assert [each.said() for each in peers] == [["[forgotten]", "[forgotten]", "continue"]] * 3
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("has_removed", [False, True])
+def test_an_interrupted_deletion_removes_no_copy_that_was_not_sent(peers, monkeypatch, has_removed):
+    laptop, desk = peers
+    laptop.say("s-1", "continue", at=1.0)
+    for peer in peers:
+        peer.sync()
+    laptop.delete("s-1")
+    laptop.sync()
+    desk.say("s-1", "continue", at=1.0)
+
+    def crashing(archive, session, numbers):
+        if has_removed:
+            real(archive, session, numbers)
+        raise Crash
+
+    with closing(locate(desk.home).open()) as archive:
+        kind = type(archive)
+    real = kind.remove
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "remove", crashing)
+        with pytest.raises(Crash):
+            desk.sync()
+    desk.sync()
+    assert desk.said() == ["continue"]
+    settle([*peers])
+    assert laptop.said() == ["continue"]
+
+
 # -- forgetting ---------------------------------------------------------------------------------
 
 

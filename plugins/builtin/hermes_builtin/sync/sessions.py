@@ -3,6 +3,9 @@
 A deletion says how far its machine had read each log: messages up to there are deleted, and what
 another machine adds at the same time stays. A message that `forget` gave another text is replaced
 by that one. The title with the latest time counts.
+
+A message may be said several times at the same time. Its copies can't be told apart, so only their
+number counts: as many as the logs have names for it, and those that are not sent yet.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import islice
+from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
 from hermes_builtin.sessions.archive import (
@@ -97,20 +101,88 @@ class _Changes(NamedTuple):
 
 
 class MessageNames:
-    """Names messages of a session by all that they say, and by how often that was said before."""
+    """Names messages of a session by all that they say: ``digest``, ``digest-2``, and so on.
 
-    def __init__(self) -> None:
-        self._seen: Counter[str] = Counter()
+    The copies of a message have the known names first, and then the first names that are free.
+
+    Args:
+        known: The names that the logs have, in the order in which they are given.
+        unusable: Names that no other message may have.
+    """
+
+    def __init__(self, known: Iterable[str] = (), unusable: Iterable[str] = ()) -> None:
+        self._known: dict[str, list[str]] = {}
+        self._used = {*unusable}
+        for name in known:
+            self._known.setdefault(digest_of(name), []).append(name)
+            self._used.add(name)
+        self._named: Counter[str] = Counter()
+        self._numbers: dict[str, Iterator[int]] = {}
 
     def of(self, message: Message | NewMessage) -> str:
-        """The name of the next message; it is the same in every home."""
-        extra = {key: each for key, each in (message.extra or {}).items() if key != MACHINE}
-        facts = json.dumps(extra, sort_keys=True, default=str) if extra else ""
-        said = f"{_moment(message)}\0{facts}\0{message.content}"
-        digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        self._seen[digest] += 1
-        number = self._seen[digest]
-        return digest if number == 1 else f"{digest}-{number}"
+        """The name of the next message."""
+        digest = _digest(message)
+        known, at = self._known.get(digest, []), self._named[digest]
+        self._named[digest] += 1
+        return known[at] if at < len(known) else self._free(digest)
+
+    def _free(self, digest: str) -> str:
+        numbers = self._numbers.setdefault(digest, count(1))
+        names = (digest if number == 1 else f"{digest}-{number}" for number in numbers)
+        return next(name for name in names if name not in self._used)
+
+
+def digest_of(name: str) -> str:
+    """What all copies of a message have in common."""
+    return name.partition("-")[0]
+
+
+def _digest(message: Message | NewMessage) -> str:
+    extra = {key: each for key, each in (message.extra or {}).items() if key != MACHINE}
+    facts = json.dumps(extra, sort_keys=True, default=str) if extra else ""
+    said = f"{_moment(message)}\0{facts}\0{message.content}"
+    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Copies:
+    """How often each message of a session is here, and which names of it the logs have.
+
+    There are more copies than names if some are not sent yet, and fewer if an interrupted run has
+    removed some.
+    """
+
+    def __init__(self, messages: Iterable[Message], known: Iterable[str]) -> None:
+        self._numbers: dict[str, list[int]] = {}
+        for message in messages:
+            self._numbers.setdefault(_digest(message), []).append(message.id)
+        self._names: dict[str, set[str]] = {}
+        for name in known:
+            self._names.setdefault(digest_of(name), set()).add(name)
+
+    def take(self, name: str) -> bool:
+        """Add a name; returns whether a message here has it, maybe one that was not sent yet."""
+        digest = digest_of(name)
+        names = self._names.setdefault(digest, set())
+        is_here = name in names or len(self._numbers.get(digest, ())) > len(names)
+        names.add(name)
+        return is_here
+
+    def left_without(self, doomed: AbstractSet[str]) -> dict[str, int]:
+        """How many copies of messages are left if these names go."""
+        left: dict[str, int] = {}
+        for digest in map(digest_of, doomed):
+            names, copies = self._names.get(digest, set()), len(self._numbers.get(digest, ()))
+            not_sent = max(0, copies - len(names))
+            left[digest] = min(copies, len(names - doomed) + not_sent)
+        return left
+
+    def beyond(self, left: Mapping[str, int]) -> list[int]:
+        """The messages here of which there are more copies than so many."""
+        return [
+            number
+            for digest, wanted in left.items()
+            for number in self._numbers.get(digest, [])[: -wanted or None]
+        ]
 
 
 def _moment(message: Message | NewMessage) -> str:
@@ -222,6 +294,7 @@ class SessionsSync:
 
     def publish_replaced(self) -> None:
         """Append which texts were replaced here, before a log is read that still has them."""
+        self.remove_deleted()
         self._finish_storing()
         if self._new_marks(REPLACED):
             self.publish()
@@ -246,14 +319,45 @@ class SessionsSync:
     def _interrupted(self, session: Session, storing: Record) -> Iterator[tuple[int, str, str]]:
         """The messages of an interrupted call that are here, or were and have another text now."""
         messages = storing.get("messages", [])
-        local = {name: _moment(each) for name, each, _ in _named(self.archive.messages(session))}
-        rows = self.state.rows("SELECT id FROM messages WHERE session = ?", session.key)
-        published = {name for (name,) in rows} | {name for _, name, _ in messages}
-        others = {moment for name, moment in local.items() if name not in published}
+        names = [*self.known_names(session.key), *(name for _, name, _ in messages)]
+        # The name of what was replaced comes last, so a copy has it only if that was not done.
+        old = storing.get("old", "")
+        names = [*dict.fromkeys(name for name in names if name != old), old]
+        named = _named(self.archive.messages(session), MessageNames(names))
+        local = {name: _moment(each) for name, each in named}
+        others = {moment for name, moment in local.items() if name not in names}
         may_differ = session.messages >= storing["size"] and bool(self._new_marks(REPLACED))
-        for seq, name, moment in messages if storing.get("old") not in local else ():
+        for seq, name, moment in messages if old not in local else ():
             if name in local or (may_differ and moment in others):
                 yield seq, name, moment
+
+    def known_names(self, key: str) -> list[str]:
+        """The names of the messages of a session that the logs have."""
+        query = "SELECT DISTINCT id FROM messages WHERE session = ? ORDER BY length(id), id"
+        return [name for (name,) in self.state.rows(query, key)]
+
+    def copies(self, key: str) -> Copies:
+        """The messages of a session that are here, and those that the logs have."""
+        session = self.session(key)
+        return Copies(
+            () if session is None else self.archive.messages(session), self.known_names(key)
+        )
+
+    def remove_deleted(self) -> None:
+        """Remove the messages that another machine has deleted, by how many copies are left.
+
+        The state says so before it is done, so a run that was interrupted removes none twice.
+        """
+        removing = json.loads(self.state.get("removing") or "[]")
+        if not removing:
+            return
+        key, left = removing
+        session = self.session(key)
+        if session is not None:
+            copies = Copies(self.archive.messages(session), ())
+            self.archive.remove(session, copies.beyond(left))
+            self.found = None
+        self.state.set(removing="")
 
     def is_deleted(self, key: str, tag: Tag) -> bool:
         """Whether a deletion of the session covers a line."""
@@ -288,8 +392,9 @@ class SessionsSync:
         key = session.key
         rows = self.state.rows("SELECT id, moment FROM messages WHERE session = ?", key)
         known, lost = dict(rows), self._lost(key)
-        named = _named(self.archive.messages(session))
-        local = {name: message for name, message, _ in named}
+        forgotten = self.state.rows("SELECT id FROM forgotten WHERE session = ?", key)
+        names = MessageNames(self.known_names(key), (name for (name,) in forgotten))
+        local = dict(_named(self.archive.messages(session), names))
         # A text that was replaced has left a message with another name at the same moment.
         gone: dict[str, list[str]] = {}
         for name in sorted(known.keys() - local.keys()) if replaced else ():
@@ -410,7 +515,7 @@ class _Step:
         self._touched = sync.touched
 
     def apply(self, lines: Iterable[Line]) -> None:
-        """Store what they say, first in the archive, then in the state."""
+        """Store what they say in the archive and in the state."""
         for line in lines:
             if line.kind not in KINDS:
                 continue
@@ -477,9 +582,8 @@ class _Step:
         waiting, self._waiting = self._waiting, []
         key = str(waiting[0][1]["session"])
         kept = [each for each in waiting if not self._is_dead(key, *each)]
-        session = self._sync.session(key)
-        local = {} if session is None else _numbers(self._archive, session)
-        new = [record for _, record in kept if record["id"] not in local]
+        session, copies = self._sync.session(key), self._sync.copies(key)
+        new = [record for _, record in kept if not copies.take(record["id"])]
         if new:
             messages = [read_message(each, self._log.name) for each in new]
             facts = self._facts_of(key)
@@ -519,21 +623,27 @@ class _Step:
         )
 
     def _is_dead(self, key: str, tag: Tag, record: Record) -> bool:
+        return self._sync.is_deleted(key, tag) or self._is_forgotten(key, record["id"])
+
+    def _is_forgotten(self, key: str, name: str) -> bool:
         query = "SELECT 1 FROM forgotten WHERE session = ? AND id = ?"
-        return self._sync.is_deleted(key, tag) or bool(self._state.rows(query, key, record["id"]))
+        return bool(self._state.rows(query, key, name))
 
     def _replace(self, tag: Tag, record: Record) -> None:
         """Put another text in the place of a message, or add it where there is none."""
         key, old = str(record["session"]), str(record["old"])
         session = self._sync.session(key)
-        local = {} if session is None else _numbers(self._archive, session)
         is_dead = "role" not in record or self._is_dead(key, tag, record)
-        if old in local and session is not None:
-            if is_dead or record["id"] in local:
-                self._archive.remove(session, [local[old]])
+        copies = self._sync.copies(key)
+        if not self._is_forgotten(key, old):
+            copies.take(old)
+        numbers = copies.beyond(copies.left_without({old}))
+        if session is not None and numbers:
+            if is_dead or copies.take(record["id"]):
+                self._archive.remove(session, numbers)
             else:
                 self._storing(key, [(tag, record)], 0, old)
-                self._archive.replace_message(local[old], read_message(record, self._log.name))
+                self._archive.replace_message(numbers[0], read_message(record, self._log.name))
         with self._state.transaction() as database:
             fold_replacement(database, key, old)
             self._state.set(erase="yes")
@@ -547,15 +657,14 @@ class _Step:
         rows = self._state.rows(query, key)
         alive = {name for name, machine, seq in rows if seq > seen.get(machine, 0)}
         doomed = {name for name, _, _ in rows} - alive
-        session = self._sync.session(key)
-        if session is not None and (doomed or not session.messages):
-            local = _numbers(self._archive, session)
-            self._archive.remove(session, [local[each] for each in doomed if each in local])
-            self._sync.found = None
-            self._result.deleted += 1
+        session, copies = self._sync.session(key), self._sync.copies(key)
         with self._state.transaction() as database:
             fold_deletion(database, key, seen)
             self._state.set(erase="yes")
+            if session is not None and (doomed or not session.messages):
+                self._state.set(removing=json.dumps([key, copies.left_without(doomed)]))
+                self._result.deleted += 1
+        self._sync.remove_deleted()
 
 
 class KeptLines:
@@ -613,14 +722,8 @@ def all_deletions(state: State) -> Iterator[Record]:
         yield {"type": REPLACE, "session": key, "old": old}
 
 
-def _named(messages: Iterable[Message]) -> Iterator[tuple[str, Message, int]]:
-    names = MessageNames()
-    return ((names.of(each), each, each.id) for each in messages)
-
-
-def _numbers(archive: Archive, session: Session) -> dict[str, int]:
-    """The messages of a session by name."""
-    return {name: number for name, _, number in _named(archive.messages(session))}
+def _named(messages: Iterable[Message], names: MessageNames) -> Iterator[tuple[str, Message]]:
+    return ((names.of(each), each) for each in messages)
 
 
 def _limited(items: Iterator[tuple[str, Message]]) -> Iterator[tuple[str, Message]]:
