@@ -36,8 +36,8 @@ from hermes_builtin.sessions.words import storable
 from hermes_builtin.sync.log import Line, MachineLog, Record
 from hermes_builtin.sync.session_lines import (
     DELETE,
+    FACTS,
     KINDS,
-    MACHINE,
     MESSAGE,
     REPLACE,
     SESSION,
@@ -45,6 +45,8 @@ from hermes_builtin.sync.session_lines import (
     fold_deletion,
     fold_message,
     fold_replacement,
+    message_digest,
+    moment_of,
     read_message,
     session_line,
 )
@@ -54,7 +56,6 @@ from hermes_core.session import TERMINAL
 #: Lines that are read or written in one step, and how many characters they may have.
 _STEP: Final = 500
 _CHARACTERS: Final = 4_000_000
-_FACTS: Final = ("source", "user_id", "chat_id", "profile", "parent", "platform")
 
 Progress = Callable[[int, int], None]
 
@@ -121,7 +122,7 @@ class MessageNames:
 
     def of(self, message: Message | NewMessage) -> str:
         """The name of the next message."""
-        digest = _digest(message)
+        digest = message_digest(message)
         known, at = self._known.get(digest, []), self._named[digest]
         self._named[digest] += 1
         return known[at] if at < len(known) else self._free(digest)
@@ -137,13 +138,6 @@ def digest_of(name: str) -> str:
     return name.partition("-")[0]
 
 
-def _digest(message: Message | NewMessage) -> str:
-    extra = {key: each for key, each in (message.extra or {}).items() if key != MACHINE}
-    facts = json.dumps(extra, sort_keys=True, default=str) if extra else ""
-    said = f"{_moment(message)}\0{facts}\0{message.content}"
-    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 class Copies:
     """How often each message of a session is here, and which names of it the logs have.
 
@@ -154,7 +148,7 @@ class Copies:
     def __init__(self, messages: Iterable[Message], known: Iterable[str]) -> None:
         self._numbers: dict[str, list[int]] = {}
         for message in messages:
-            self._numbers.setdefault(_digest(message), []).append(message.id)
+            self._numbers.setdefault(message_digest(message), []).append(message.id)
         self._names: dict[str, set[str]] = {}
         for name in known:
             self._names.setdefault(digest_of(name), set()).add(name)
@@ -183,10 +177,6 @@ class Copies:
             for digest, wanted in left.items()
             for number in self._numbers.get(digest, [])[: -wanted or None]
         ]
-
-
-def _moment(message: Message | NewMessage) -> str:
-    return f"{message.role} {message.at!r}"
 
 
 def _hashed(title: str) -> str:
@@ -324,7 +314,7 @@ class SessionsSync:
         old = storing.get("old", "")
         names = [*dict.fromkeys(name for name in names if name != old), old]
         named = _named(self.archive.messages(session), MessageNames(names))
-        local = {name: _moment(each) for name, each in named}
+        local = {name: moment_of(each) for name, each in named}
         others = {moment for name, moment in local.items() if name not in names}
         may_differ = session.messages >= storing["size"] and bool(self._new_marks(REPLACED))
         for seq, name, moment in messages if old not in local else ():
@@ -448,7 +438,7 @@ class SessionsSync:
                     record = _message_record(database, session.key, name, message, left)
                     lost = changes.lost.get(name)
                     tag = publish({**record, "as": [*lost]} if lost else record)
-                    fold_message(database, session.key, name, _moment(message), lost or tag)
+                    fold_message(database, session.key, name, moment_of(message), lost or tag)
                 # The number at last: a run that was interrupted looks again.
                 self.store(database, session.key, now._replace(messages=-1))
             is_wanted = is_new = False
@@ -595,14 +585,14 @@ class _Step:
             self._result.messages += len(new)
         with self._state.transaction() as database:
             for tag, record in kept:
-                fold_message(database, key, record["id"], _moment(read_message(record, "")), tag)
+                fold_message(database, key, record["id"], moment_of(read_message(record, "")), tag)
             self._state.set(storing="")
         self._end(key)
 
     def _storing(self, key: str, lines: list[tuple[Tag, Record]], size: int, old: str = "") -> None:
         """Before the archive is called: if this process ends, the next run looks what it did."""
         tag = max(at for at, _ in lines)  # all of one machine
-        names = [(at.seq, each["id"], _moment(read_message(each, ""))) for at, each in lines]
+        names = [(at.seq, each["id"], moment_of(read_message(each, ""))) for at, each in lines]
         begun = {"session": key, "machine": tag.machine, "seq": tag.seq, "size": size, "old": old}
         self._state.set(storing=json.dumps({**begun, "messages": names}))
 
@@ -611,7 +601,7 @@ class _Step:
         if record is None:
             record = session_line(self._log, key)
             self._facts[key] = record
-        values: dict[str, Any] = {each: str(record.get(each, "")) for each in _FACTS}
+        values: dict[str, Any] = {each: str(record.get(each, "")) for each in FACTS}
         stored = self._sync.stored(key)
         title = str(record.get("title", ""))
         return SessionFacts(
@@ -757,7 +747,7 @@ def _last_of(log: MachineLog, after: int) -> int:
 
 
 def _session_record(session: Session, now: KnownSession) -> dict[str, Any]:
-    facts = {name: getattr(session, name) for name in _FACTS}
+    facts = {name: getattr(session, name) for name in FACTS}
     if _hashed(session.title) == now.title and now.stamp:  # else another machine's title counts
         facts |= {"title": session.title, "stamp": now.stamp, "by": now.stamped_by}
     return {
@@ -779,7 +769,7 @@ def _message_record(
 ) -> dict[str, Any]:
     """A message for the log; if it took the place of another one, that one is gone."""
     record: dict[str, Any] = {"type": MESSAGE, "session": key, "id": name}
-    if olds := gone.get(_moment(message)):
+    if olds := gone.get(moment_of(message)):
         record |= {"type": REPLACE, "old": olds.pop()}
         fold_replacement(database, key, record["old"])
     record |= {"role": message.role, "at": message.at, "content": message.content}
