@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Final
 
-from hermes_builtin.sessions.archive import Message, NewMessage
+from hermes_builtin.sessions.archive import NewMessage
 from hermes_builtin.sync.log import Line, MachineLog, Record
+from hermes_builtin.sync.message_names import MACHINE, message_digest
 from hermes_builtin.sync.state import Tag
 from hermes_builtin.sync.values import checked_stamp, checked_text, checked_time
 
@@ -18,8 +17,6 @@ MESSAGE: Final = "message"
 REPLACE: Final = "replace"
 DELETE: Final = "delete"
 KINDS: Final = frozenset((SESSION, MESSAGE, REPLACE, DELETE))
-#: Which machine a message came from, in what is known of it.
-MACHINE: Final = "machine"
 #: What a session is known by, apart from its id.
 FACTS: Final = ("source", "user_id", "chat_id", "profile", "parent", "platform")
 
@@ -45,19 +42,6 @@ def read_message(record: Record, machine: str) -> NewMessage:
     if machine:
         extra.setdefault(MACHINE, machine)
     return NewMessage(str(record["role"]), str(record["content"]), float(record["at"]), extra)
-
-
-def moment_of(message: Message | NewMessage) -> str:
-    """When a message was said, and by whom."""
-    return f"{message.role} {message.at!r}"
-
-
-def message_digest(message: Message | NewMessage) -> str:
-    """What stands for all that a message says; it is the same in every home."""
-    extra = {key: each for key, each in (message.extra or {}).items() if key != MACHINE}
-    facts = json.dumps(extra, sort_keys=True, default=str) if extra else ""
-    said = f"{moment_of(message)}\0{facts}\0{message.content}"
-    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def check_session(line: Line) -> None:
@@ -88,7 +72,7 @@ def _check_message(record: Record) -> None:
         checked_text(record[name])
     checked_time(record["at"])
     if not isinstance(record.get("extra", {}), dict):
-        raise ValueError("what is known of a message is no object")  # noqa: TRY004
+        raise ValueError("extra is not an object")  # noqa: TRY004
     message_digest(read_message(record, ""))
 
 
