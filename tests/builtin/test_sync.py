@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 from contextlib import closing, suppress
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.commands import Machine
@@ -17,15 +19,20 @@ from support.disks import small_disk
 from support.storages import Storage, scaled
 from support.synced import Peer, transfer
 
-from hermes_builtin.notes import COMMAND, Author, NotesError, Person, operation
+from hermes_builtin.notes import COMMAND, Author, NotesError, Person, notes_text, operation
 from hermes_builtin.sessions.archive import EVERYBODY, NewMessage, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sync import SyncError, state, sync_folder
+from hermes_builtin.sync import notes as sync_notes
 from hermes_builtin.sync.log import encoded, seed
 from hermes_core.provider import ForgetRequest
 from hermes_core.storage.files import file_lock
 
 ADA = Person("telegram", "1002003004")
+HALF = "\ud800"  # of a surrogate pair
+NOTE = {"type": "note", "notebook": "memory", "text": "x"}
+SESSION = {"type": "session", "session": "abc", "id": "s-9"}
+MESSAGE = {"type": "message", "session": "abc", "id": "x", "role": "user", "content": "x", "at": 1}
 
 
 @pytest.fixture
@@ -266,6 +273,97 @@ def test_the_title_that_was_given_last_counts(peers):
         peer.sync()
     assert laptop.sessions() == desk.sessions()
     assert laptop.sessions()["s-1"][0] in ("from the laptop", "from the desk")
+
+
+# -- messages that were said several times at the same time ----------------------------------------
+
+
+def imported_again(folder: Path) -> list[Peer]:
+    """Machines that have a message once, then twice; one got its logs in the wrong order."""
+    laptop, desk, tablet = peers = [Peer(folder, number) for number in range(3)]
+    laptop.say("s-1", "continue", at=1.0)
+    laptop.sync()
+    transfer(laptop, desk)
+    desk.sync()
+    desk.say("s-1", "continue", at=1.0)
+    desk.sync()
+    log = log_of(desk).parent
+    shutil.copytree(log, tablet.shared / log.name)
+    tablet.sync()
+    laptop.say("s-1", "continue", at=1.0)
+    transfer(desk, laptop)
+    laptop.sync()
+    transfer(laptop, tablet)
+    tablet.sync()
+    return peers
+
+
+def settle(peers: list[Peer]) -> None:
+    for _ in range(3):
+        for source in peers:
+            source.sync()
+            for target in peers:
+                transfer(source, target)
+    for peer in peers:
+        report = peer.sync()
+        assert report.sent == report.received == type(report.sent)()
+
+
+@pytest.mark.files_only
+def test_a_message_that_was_said_twice_is_twice_on_every_machine(both_storages, tmp_path):
+    peers = imported_again(tmp_path)
+    settle(peers)
+    assert [each.said() for each in peers] == [["continue"] * 2] * 3
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("number", range(3))
+def test_messages_that_were_said_twice_do_not_come_back(both_storages, tmp_path, number):
+    peers = imported_again(tmp_path)
+    peers[number].delete("s-1")
+    peers[number].sync()
+    settle(peers)
+    assert [each.sessions() for each in peers] == [{}] * 3
+
+
+@pytest.mark.files_only
+def test_a_message_that_was_said_twice_is_forgotten_twice(both_storages, tmp_path):
+    peers = imported_again(tmp_path)
+    peers[1].forget("continue")
+    settle(peers)
+    assert [each.said() for each in peers] == [["[forgotten]"] * 2] * 3
+    peers[2].say("s-1", "continue", at=1.0)
+    settle(peers)
+    assert [each.said() for each in peers] == [["[forgotten]", "[forgotten]", "continue"]] * 3
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("has_removed", [False, True])
+def test_an_interrupted_deletion_removes_no_copy_that_was_not_sent(peers, monkeypatch, has_removed):
+    laptop, desk = peers
+    laptop.say("s-1", "continue", at=1.0)
+    for peer in peers:
+        peer.sync()
+    laptop.delete("s-1")
+    laptop.sync()
+    desk.say("s-1", "continue", at=1.0)
+
+    def crashing(archive, session, numbers):
+        if has_removed:
+            real(archive, session, numbers)
+        raise Crash
+
+    with closing(locate(desk.home).open()) as archive:
+        kind = type(archive)
+    real = kind.remove
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "remove", crashing)
+        with pytest.raises(Crash):
+            desk.sync()
+    desk.sync()
+    assert desk.said() == ["continue"]
+    settle([*peers])
+    assert laptop.said() == ["continue"]
 
 
 # -- forgetting ---------------------------------------------------------------------------------
@@ -596,25 +694,96 @@ def test_a_log_of_a_newer_version_is_refused_and_the_others_are_read(peers, tmp_
         {"type": "message", "session": "abc", "id": "x", "role": "user", "content": "x", "at": "?"},
         {"type": "delete", "session": "abc"},
         {"type": "replace", "session": "abc", "id": "x"},
+        {**NOTE, "text": HALF},
+        {**NOTE, "origin": HALF},
+        {**NOTE, "replaces": [["vm", 2**63]]},
+        {**NOTE, "as": ["vm", 10**25]},
+        {**NOTE, "as": ["vm", 1.5]},
+        {**NOTE, "as": [HALF, 1]},
+        {"type": "remove", "tags": [["vm", 10**30]]},
+        {"type": "remove", "tags": [["vm", float("inf")]]},
+        {"type": "remove", "tags": [["vm", -1]]},
+        {"type": "remove", "tags": [[5, 1]]},
+        {"type": "unknown", "as": ["vm", 2**63]},
+        {**SESSION, "id": HALF},
+        {**SESSION, "title": HALF, "stamp": 1.0},
+        {**SESSION, "title": "x", "stamp": float("nan")},
+        {**SESSION, "title": "x", "stamp": 1e300},
+        {**SESSION, "started": float("inf")},
+        {**SESSION, "ended": float("nan")},
+        {**SESSION, "user_id": 5},
+        {**MESSAGE, "at": 10**400},
+        {**MESSAGE, "at": float("inf")},
+        {**MESSAGE, "at": float("nan")},
+        {**MESSAGE, "at": "5"},
+        {**MESSAGE, "content": HALF},
+        {**MESSAGE, "content": None},
+        {**MESSAGE, "extra": [["a", 1]]},
+        {"type": "delete", "session": "abc", "seen": {"vm": 10**30}},
+        {"type": "delete", "session": "abc", "seen": {HALF: 1}},
     ],
+    ids=lambda record: json.dumps(record)[:60],
 )
 def test_a_log_that_makes_no_sense_does_not_keep_the_others_from_syncing(peers, record):
     laptop, desk = peers
     laptop.add("likes tea")
     laptop.sync()
-    header = {"type": "header", "format": "hermes-sync", "version": 1, "machine": "odd-00000000"}
-    content, before = b"", seed("odd-00000000", 1)
-    for number, each in enumerate((header, record)):
-        line, before = encoded({"seq": number, **each}, before)
-        content += line
-    folder = desk.shared / "odd-00000000"
-    folder.mkdir()
-    (folder / "0001.jsonl").write_bytes(content)
+    write_odd_log(desk, record)
+    desk.add("has a dog")
     report = desk.sync()
     (problem,) = report.problems
     assert f"line 1 ({record['type']}) can't be used" in problem
-    assert desk.entries() == ["likes tea"]
+    assert report.sent.notes == 1
+    assert sorted(desk.entries()) == ["has a dog", "likes tea"]
+    assert not desk.sessions()
     assert desk.sync().problems == report.problems
+    assert laptop.sync().received.notes == 1
+
+
+def write_odd_log(peer: Peer, *records: dict[str, Any], header: bytes = b"") -> None:
+    """The log of a machine whose lines are whole, whatever they say."""
+    facts = {"type": "header", "format": "hermes-sync", "version": 1, "machine": "odd-00000000"}
+    content, before = b"", seed("odd-00000000", 1)
+    for number, each in enumerate((facts, *records)):
+        line, before = encoded({"seq": number, **each}, before)
+        content += line
+    folder = peer.shared / "odd-00000000"
+    folder.mkdir(exist_ok=True)
+    (folder / "0001.jsonl").write_bytes(header or content)
+
+
+@pytest.mark.files_only
+def test_a_header_that_is_no_record_does_not_keep_the_others_from_syncing(peers):
+    _, desk = peers
+    text = b',"seq":0,"type":"header","name":'
+    check = sha256(seed("odd-00000000", 1).encode() + text[1:]).hexdigest()[:16].encode()
+    write_odd_log(desk, header=b'{"sum":"%s"%s\n' % (check, text))
+    desk.add("likes tea")
+    report = desk.sync()
+    (problem,) = report.problems
+    assert "its header can't be used" in problem
+    assert report.sent.notes == 1
+
+
+@pytest.mark.files_only
+@pytest.mark.parametrize("sizes", [[100], [40, 40]])
+def test_notes_that_would_make_the_notebook_unreadable_are_not_read(peers, monkeypatch, sizes):
+    monkeypatch.setattr(notes_text, "MAX_BYTES", 120)
+    monkeypatch.setattr(sync_notes, "MAX_BYTES", 120)
+    laptop, desk = peers
+    desk.add("b" * 60)
+    write_odd_log(desk, *({**NOTE, "text": "e" * size} for size in sizes))
+    report = desk.sync()
+    (problem,) = report.problems
+    assert "its notes are too many for MEMORY.md" in problem
+    assert report.sent.notes == 1
+    assert desk.entries() == ["b" * 60]
+    write_odd_log(desk, {**NOTE, "text": "e" * 40})
+    assert desk.sync().problems == ()
+    assert desk.entries() == ["b" * 60, "e" * 40]
+    laptop.add("c" * 80)
+    laptop.sync()
+    assert "its notes are too many" in desk.sync().problems[0]
 
 
 @pytest.mark.files_only

@@ -23,6 +23,8 @@ pytestmark = [
     pytest.mark.files_only("about logs and crashes; test_sync.py runs over both storages"),
 ]
 SESSIONS = [f"s-{number}" for number in range(6)]
+#: What is said again and again, also at the same time.
+COMMON = ["continue", "yes"]
 
 
 class Crash(BaseException):
@@ -77,9 +79,15 @@ class World:
     """Machines, and what must become of what they do."""
 
     def __init__(
-        self, folder: Path, seed: int, patch: pytest.MonkeyPatch, *, damages: bool = False
+        self,
+        folder: Path,
+        seed: int,
+        patch: pytest.MonkeyPatch,
+        *,
+        damages: bool = False,
+        repeats: bool = False,
     ) -> None:
-        self.damages = damages
+        self.damages, self.repeats = damages, repeats
         self.chance = random.Random(seed)
         # Logs are read in the order of these ids.
         ids = random.Random(seed)
@@ -97,6 +105,7 @@ class World:
         kinds = {
             "add": 10, "remove": 5, "replace": 5, "say": 25, "delete": 4, "forget": 3,
             "forget_note": 1, "sync": 20, "crash": 5, "transfer": 25, "damage": int(self.damages),
+            "repeat": 25 * self.repeats,
         }  # fmt: skip
         (kind,) = self.chance.choices(list(kinds), list(kinds.values()))
         getattr(self, kind)(self.chance.choice(self.peers))
@@ -132,17 +141,22 @@ class World:
         peer.say(self.chance.choice(SESSIONS), text, title=title)
         self.expected.said.add(text)
 
+    def repeat(self, peer: Peer) -> None:
+        """Say what was said before, as an import does whose messages have no times."""
+        text, at = self.chance.choice(COMMON), self.chance.choice([1.0, 2.0])
+        peer.say(self.chance.choice(SESSIONS[:2]), *[text] * self.chance.choice([1, 1, 2]), at=at)
+
     def delete(self, peer: Peer) -> None:
         gone = set(peer.delete(self.chance.choice(SESSIONS)))
         self.expected.gone_said |= gone
-        self.expected.forgotten |= gone - {"[forgotten]"}
+        self.expected.forgotten |= gone - {"[forgotten]", *COMMON}
 
     def forget(self, peer: Peer) -> None:
         if said := [each for each in peer.said() if each != "[forgotten]"]:
             text = self.chance.choice(said)
             peer.forget(text)
             self.expected.gone_said.add(text)
-            self.expected.forgotten.add(text)
+            self.expected.forgotten |= {text} - {*COMMON}
 
     def sync(self, peer: Peer) -> None:
         peer.sync()
@@ -188,7 +202,7 @@ def check(world: World) -> None:
         assert each == first
     expected = world.expected
     assert set(first[0]) == expected.notes - expected.gone_notes
-    said = set(world.peers[0].said()) - {"[forgotten]"}
+    said = set(world.peers[0].said()) - {"[forgotten]", *COMMON}
     assert said == expected.said - expected.gone_said
     for peer in world.peers:
         logs = (each for each in peer.shared.rglob("*.jsonl") if world.is_used(each))
@@ -197,6 +211,14 @@ def check(world: World) -> None:
         report = peer.sync()
         assert not any(vars_of(report.sent)), report
         assert not any(vars_of(report.received)), report
+
+
+def check_deletion(world: World) -> None:
+    """What one of them deletes is deleted everywhere."""
+    for session in SESSIONS:
+        world.peers[0].delete(session)
+    world.settle()
+    assert [peer.sessions() for peer in world.peers] == [{}] * 3
 
 
 def without_titles(peer: Peer) -> tuple[list[str], dict[str, list[str]]]:
@@ -208,21 +230,22 @@ def vars_of(amounts) -> list[int]:
     return [getattr(amounts, name) for name in amounts.__dataclass_fields__]
 
 
-@pytest.mark.parametrize("damages", [False, True])
+@pytest.mark.parametrize("kinds", [(), ("damages",), ("repeats",)], ids=" ".join)
 @pytest.mark.parametrize("seed", range(4))
 def test_machines_end_up_with_the_same_in_whatever_order_they_sync(
-    seed, damages, tmp_path, monkeypatch
+    seed, kinds, tmp_path, monkeypatch
 ):
     if seed >= scaled(4, 2):
         pytest.skip("make stress runs all of them")
     monkeypatch.setattr(sync_state, "SEGMENT_BYTES", 4000)
     monkeypatch.setattr(sync_state, "_LINES", 3)
     monkeypatch.setattr(Storage, "current", Storage())
-    world = World(tmp_path, seed, monkeypatch, damages=damages)
+    world = World(tmp_path, seed, monkeypatch, **dict.fromkeys(kinds, True))
     for _ in range(scaled(1000, 120)):
         world.step()
     world.settle()
     check(world)
+    check_deletion(world)
 
 
 @pytest.fixture

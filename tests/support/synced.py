@@ -73,10 +73,12 @@ class Peer:
 
     # -- conversations
 
-    def say(self, session: str, text: str, *, title: str = "", role: str = "user") -> None:
+    def say(
+        self, session: str, *texts: str, title: str = "", role: str = "user", at: float = 0.0
+    ) -> None:
         with closing(locate(self.home).open()) as archive:
             facts = SessionFacts(session, source="cli", title=title)
-            archive.append(facts, [NewMessage(role, text, self.clock())])
+            archive.append(facts, [NewMessage(role, each, at or self.clock()) for each in texts])
 
     def delete(self, session: str) -> list[str]:
         """Delete a session; returns what was said in it."""

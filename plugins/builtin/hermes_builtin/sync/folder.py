@@ -17,11 +17,13 @@ from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError, machine
 from hermes_builtin.sync.notes import (
     NOTE,
     REMOVE,
+    FreeSpace,
     NotesResult,
     NotesSync,
     all_removals,
     check_note,
     kept_note,
+    note_size,
 )
 from hermes_builtin.sync.session_lines import KINDS, check_session
 from hermes_builtin.sync.sessions import (
@@ -38,6 +40,7 @@ from hermes_builtin.sync.state import (
     find_state,
     new_machine_id,
 )
+from hermes_builtin.sync.values import UNUSABLE
 from hermes_core.config import load_config
 from hermes_core.errors import HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock
@@ -203,12 +206,16 @@ def _check_line(line: Line, log: MachineLog) -> None:
             check_note(line)
         elif line.kind in KINDS:
             check_session(line)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise SyncError(
-            f"line {line.seq} ({line.kind}) can't be used, so nothing of this machine was read",
-            where=str(log.folder),
-            hint="sync on that machine with the newest hermes-plugins",
-        ) from error
+    except UNUSABLE as error:
+        raise _unusable(log, f"line {line.seq} ({line.kind})") from error
+
+
+def _unusable(log: MachineLog, what: str) -> SyncError:
+    return SyncError(
+        f"{what} can't be used, so nothing of this machine was read",
+        where=str(log.folder),
+        hint="sync on that machine with the newest hermes-plugins",
+    )
 
 
 class _SyncRun:
@@ -234,7 +241,7 @@ class _SyncRun:
         ):
             if not self._dry_run:
                 hand_over_spool(self._home, archive)
-            logs = self._readable()
+            logs = self._readable(FreeSpace(opened))
             notes = NotesSync(opened, self._state, self._notes)
             sessions = SessionsSync(archive, self._state, self._sessions, self._clock)
             self._exchange(notes, sessions, logs)
@@ -285,14 +292,12 @@ class _SyncRun:
             state.rewrite(kept)
             state.set(erase="")
 
-    def _readable(self) -> list[MachineLog]:
+    def _readable(self, space: FreeSpace) -> list[MachineLog]:
         """The logs that can be read; for the others there is a problem."""
         found = []
         for log in machine_logs(self._state.shared):
             try:
-                log.read_header()
-                for line in log.lines(0 if self._dry_run else self._known(log)):
-                    _check_line(line, log)
+                self._check_log(log, space)
             except (HermesError, OSError) as error:
                 text = str(error) if isinstance(error, HermesError) else f"{log.folder}: {error}"
                 self._problems.append(text)
@@ -300,6 +305,20 @@ class _SyncRun:
                 found.append(log)
         self._report_damage(found)
         return found
+
+    def _check_log(self, log: MachineLog, space: FreeSpace) -> None:
+        """Raise unless all new lines of a log can be used."""
+        read = self._state.read_up_to(log.machine, "notes")
+        sizes = []
+        try:
+            log.read_header()
+            for line in log.lines(0 if self._dry_run else self._known(log)):
+                _check_line(line, log)
+                if line.kind == NOTE and line.seq > read:
+                    sizes.append(note_size(line))
+        except UNUSABLE as error:
+            raise _unusable(log, "its header") from error
+        space.take(log, sizes)
 
     def _report_damage(self, logs: list[MachineLog]) -> None:
         """Say which logs are damaged, unless their machines continue in another one."""

@@ -25,10 +25,12 @@ from hermes_builtin.notes import (
     Person,
     previews,
 )
-from hermes_builtin.notes.entries import split, text_hash
+from hermes_builtin.notes.entries import DELIMITER, render, split, text_hash
 from hermes_builtin.notes.guard import find_secret
-from hermes_builtin.sync.log import Line, MachineLog, Record
+from hermes_builtin.notes.notes_text import MAX_BYTES
+from hermes_builtin.sync.log import Line, MachineLog, Record, SyncError
 from hermes_builtin.sync.state import State, Tag
+from hermes_builtin.sync.values import checked_text
 from hermes_core.storage.sql import Connection
 
 SYNC: Final = "sync"
@@ -282,7 +284,7 @@ class NotesSync:
                 notes[note_hash(line.record["text"])] = line.record
                 self._fold_note(database, tag, line.record)
             else:
-                _remove(database, [Tag(str(m), int(s)) for m, s in line.record["tags"]])
+                _remove(database, [Tag.read(each) for each in line.record["tags"]])
                 if line.record.get("erase"):
                     self._state.set(erase="yes")
             self._state.set_read(log.machine, "notes", line.seq)
@@ -306,8 +308,8 @@ class NotesSync:
         for _, line in lines:
             if line.kind != REMOVE or not line.record.get("erase"):
                 continue
-            for machine, seq in line.record["tags"]:
-                if note := known.get(Tag(str(machine), int(seq))):
+            for tag in line.record["tags"]:
+                if note := known.get(Tag.read(tag)):
                     found.setdefault(note[0], set()).add(note[1])
         return found
 
@@ -377,7 +379,7 @@ class NotesSync:
         self, database: Connection | sqlite3.Connection, tag: Tag, record: Record
     ) -> None:
         hashed, key = note_hash(record["text"]), str(record["notebook"])
-        replaces = [Tag(str(m), int(s)) for m, s in record.get("replaces", ())]
+        replaces = [Tag.read(each) for each in record.get("replaces", ())]
         _remove(database, replaces)
         for old in replaces:
             row = (*old, *tag, hashed)
@@ -458,16 +460,60 @@ def _remove(database: Connection | sqlite3.Connection, tags: Iterable[Tag]) -> N
 
 
 def check_note(line: Line) -> None:
-    """Raise `ValueError`, or what its fields raise, unless a line about notes can be used."""
+    """Raise one of `UNUSABLE` unless a line about notes can be used."""
     record = line.record
     tags = record["tags"] if line.kind == REMOVE else record.get("replaces", ())
-    _ = [Tag(str(machine), int(seq)) for machine, seq in tags]
+    _ = [Tag.read(each) for each in tags]
     if line.kind == NOTE:
-        person = Person(*map(str, record.get("person", ())))
+        person = Person(*map(checked_text, record.get("person", ())))
         if record["notebook"] not in (*TARGETS, f"user/{person.folder}"):
             raise ValueError("no such notebook")
-        if not isinstance(record["text"], str) or not record["text"].strip():
+        checked_text(record.get("origin", ""))
+        if not checked_text(record["text"]).strip():
             raise ValueError("a note without a text")
+
+
+class FreeSpace:
+    """How many bytes the files of the notebooks have left for notes of other machines."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._left: dict[str, int] = {}
+
+    def take(self, log: MachineLog, notes: Iterable[tuple[str, int]]) -> None:
+        """Use some of it for all notes of a log, or for none.
+
+        Args:
+            log: The log.
+            notes: The key of the notebook of each note, and the bytes that it needs.
+
+        Raises:
+            SyncError: They are too many: the notebook could not be read any more.
+        """
+        left: dict[str, int] = {}
+        for key, size in notes:
+            left[key] = left.get(key, self._left_of(key)) - size
+        for key, size in left.items():
+            if size < 0:
+                name = self._notes.book(key).name
+                raise SyncError(
+                    f"its notes are too many for {name}, so nothing of this machine was read",
+                    where=str(log.folder),
+                    hint="forget some on that machine (hermes-plugins forget), and sync there",
+                )
+        self._left |= left
+
+    def _left_of(self, key: str) -> int:
+        if key not in self._left:
+            used = len(self._notes.book(key).text.read().encode())
+            self._left[key] = MAX_BYTES - used
+        return self._left[key]
+
+
+def note_size(line: Line) -> tuple[str, int]:
+    """The key of the notebook of a note, and how many bytes it needs there."""
+    text = render([str(line.record["text"])]) + DELIMITER
+    return str(line.record["notebook"]), len(text.encode())
 
 
 def _successors(

@@ -8,15 +8,17 @@ from typing import Final
 
 from hermes_builtin.sessions.archive import NewMessage
 from hermes_builtin.sync.log import Line, MachineLog, Record
+from hermes_builtin.sync.message_names import MACHINE, message_digest
 from hermes_builtin.sync.state import Tag
+from hermes_builtin.sync.values import checked_stamp, checked_text, checked_time
 
 SESSION: Final = "session"
 MESSAGE: Final = "message"
 REPLACE: Final = "replace"
 DELETE: Final = "delete"
 KINDS: Final = frozenset((SESSION, MESSAGE, REPLACE, DELETE))
-#: Which machine a message came from, in what is known of it.
-MACHINE: Final = "machine"
+#: What a session is known by, apart from its id.
+FACTS: Final = ("source", "user_id", "chat_id", "profile", "parent", "platform")
 
 
 class FactsMissingError(Exception):
@@ -43,18 +45,35 @@ def read_message(record: Record, machine: str) -> NewMessage:
 
 
 def check_session(line: Line) -> None:
-    """Raise `ValueError`, or what its fields raise, unless a line about a session can be used."""
+    """Raise one of `UNUSABLE` unless a line about a session can be used."""
     record = line.record
     names = {SESSION: ["id"], MESSAGE: ["id"], REPLACE: ["old"], DELETE: []}[line.kind]
-    if not all(isinstance(record[each], str) for each in ("session", *names)):
-        raise ValueError("a name is not a text")
+    for name in ("session", *names):
+        checked_text(record[name])
     if line.kind == DELETE:
-        _ = {str(machine): int(seq) for machine, seq in record["seen"].items()}
+        _ = [Tag.read(each) for each in record["seen"].items()]
     elif line.kind == SESSION:
-        _ = [float(record.get(each) or 0) for each in ("started", "stamp", "ended")]
+        _check_facts(record)
     elif line.kind == MESSAGE or "role" in record:
-        hash(record["id"])
-        read_message(record, "")
+        _check_message(record)
+
+
+def _check_facts(record: Record) -> None:
+    for name in (*FACTS, "title", "by"):
+        checked_text(record.get(name, ""))
+    for name in ("started", "ended"):
+        if record.get(name) is not None:
+            checked_time(record[name])
+    checked_stamp(record.get("stamp", 0))
+
+
+def _check_message(record: Record) -> None:
+    for name in ("id", "role", "content"):
+        checked_text(record[name])
+    checked_time(record["at"])
+    if not isinstance(record.get("extra", {}), dict):
+        raise ValueError("extra is not an object")  # noqa: TRY004
+    message_digest(read_message(record, ""))
 
 
 def fold_message(database: sqlite3.Connection, key: str, name: str, moment: str, tag: Tag) -> None:

@@ -3,13 +3,15 @@
 A deletion says how far its machine had read each log: messages up to there are deleted, and what
 another machine adds at the same time stays. A message that `forget` gave another text is replaced
 by that one. The title with the latest time counts.
+
+A message may be said several times at the same time. Its copies can't be told apart, so only their
+number counts: as many as the logs have names for it, and those that are not sent yet.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -22,7 +24,6 @@ from hermes_builtin.sessions.archive import (
     REPLACED,
     Archive,
     Message,
-    NewMessage,
     Scope,
     Session,
     SessionFacts,
@@ -30,10 +31,11 @@ from hermes_builtin.sessions.archive import (
 )
 from hermes_builtin.sessions.words import storable
 from hermes_builtin.sync.log import Line, MachineLog, Record
+from hermes_builtin.sync.message_names import Copies, MessageNames, moment_of
 from hermes_builtin.sync.session_lines import (
     DELETE,
+    FACTS,
     KINDS,
-    MACHINE,
     MESSAGE,
     REPLACE,
     SESSION,
@@ -50,7 +52,6 @@ from hermes_core.session import TERMINAL
 #: Lines that are read or written in one step, and how many characters they may have.
 _STEP: Final = 500
 _CHARACTERS: Final = 4_000_000
-_FACTS: Final = ("source", "user_id", "chat_id", "profile", "parent", "platform")
 
 Progress = Callable[[int, int], None]
 
@@ -94,27 +95,6 @@ class _Changes(NamedTuple):
     title: str | None
     #: The tags of messages whose lines our log has lost.
     lost: Mapping[str, Tag] = {}
-
-
-class MessageNames:
-    """Names messages of a session by all that they say, and by how often that was said before."""
-
-    def __init__(self) -> None:
-        self._seen: Counter[str] = Counter()
-
-    def of(self, message: Message | NewMessage) -> str:
-        """The name of the next message; it is the same in every home."""
-        extra = {key: each for key, each in (message.extra or {}).items() if key != MACHINE}
-        facts = json.dumps(extra, sort_keys=True, default=str) if extra else ""
-        said = f"{_moment(message)}\0{facts}\0{message.content}"
-        digest = sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-        self._seen[digest] += 1
-        number = self._seen[digest]
-        return digest if number == 1 else f"{digest}-{number}"
-
-
-def _moment(message: Message | NewMessage) -> str:
-    return f"{message.role} {message.at!r}"
 
 
 def _hashed(title: str) -> str:
@@ -222,6 +202,7 @@ class SessionsSync:
 
     def publish_replaced(self) -> None:
         """Append which texts were replaced here, before a log is read that still has them."""
+        self.remove_deleted()
         self._finish_storing()
         if self._new_marks(REPLACED):
             self.publish()
@@ -246,14 +227,45 @@ class SessionsSync:
     def _interrupted(self, session: Session, storing: Record) -> Iterator[tuple[int, str, str]]:
         """The messages of an interrupted call that are here, or were and have another text now."""
         messages = storing.get("messages", [])
-        local = {name: _moment(each) for name, each, _ in _named(self.archive.messages(session))}
-        rows = self.state.rows("SELECT id FROM messages WHERE session = ?", session.key)
-        published = {name for (name,) in rows} | {name for _, name, _ in messages}
-        others = {moment for name, moment in local.items() if name not in published}
+        names = [*self.known_names(session.key), *(name for _, name, _ in messages)]
+        # The name of what was replaced comes last, so a copy has it only if that was not done.
+        old = storing.get("old", "")
+        names = [*dict.fromkeys(name for name in names if name != old), old]
+        named = _named(self.archive.messages(session), MessageNames(names))
+        local = {name: moment_of(each) for name, each in named}
+        others = {moment for name, moment in local.items() if name not in names}
         may_differ = session.messages >= storing["size"] and bool(self._new_marks(REPLACED))
-        for seq, name, moment in messages if storing.get("old") not in local else ():
+        for seq, name, moment in messages if old not in local else ():
             if name in local or (may_differ and moment in others):
                 yield seq, name, moment
+
+    def known_names(self, key: str) -> list[str]:
+        """The names of the messages of a session that the logs have."""
+        query = "SELECT DISTINCT id FROM messages WHERE session = ? ORDER BY length(id), id"
+        return [name for (name,) in self.state.rows(query, key)]
+
+    def copies(self, key: str) -> Copies:
+        """The messages of a session that are here, and those that the logs have."""
+        session = self.session(key)
+        return Copies(
+            () if session is None else self.archive.messages(session), self.known_names(key)
+        )
+
+    def remove_deleted(self) -> None:
+        """Remove the messages that another machine has deleted, by how many copies are left.
+
+        The state says so before it is done, so a run that was interrupted removes none twice.
+        """
+        removing = json.loads(self.state.get("removing") or "[]")
+        if not removing:
+            return
+        key, left = removing
+        session = self.session(key)
+        if session is not None:
+            copies = Copies(self.archive.messages(session), ())
+            self.archive.remove(session, copies.beyond(left))
+            self.found = None
+        self.state.set(removing="")
 
     def is_deleted(self, key: str, tag: Tag) -> bool:
         """Whether a deletion of the session covers a line."""
@@ -288,8 +300,9 @@ class SessionsSync:
         key = session.key
         rows = self.state.rows("SELECT id, moment FROM messages WHERE session = ?", key)
         known, lost = dict(rows), self._lost(key)
-        named = _named(self.archive.messages(session))
-        local = {name: message for name, message, _ in named}
+        forgotten = self.state.rows("SELECT id FROM forgotten WHERE session = ?", key)
+        names = MessageNames(self.known_names(key), (name for (name,) in forgotten))
+        local = dict(_named(self.archive.messages(session), names))
         # A text that was replaced has left a message with another name at the same moment.
         gone: dict[str, list[str]] = {}
         for name in sorted(known.keys() - local.keys()) if replaced else ():
@@ -343,7 +356,7 @@ class SessionsSync:
                     record = _message_record(database, session.key, name, message, left)
                     lost = changes.lost.get(name)
                     tag = publish({**record, "as": [*lost]} if lost else record)
-                    fold_message(database, session.key, name, _moment(message), lost or tag)
+                    fold_message(database, session.key, name, moment_of(message), lost or tag)
                 # The number at last: a run that was interrupted looks again.
                 self.store(database, session.key, now._replace(messages=-1))
             is_wanted = is_new = False
@@ -410,7 +423,7 @@ class _Step:
         self._touched = sync.touched
 
     def apply(self, lines: Iterable[Line]) -> None:
-        """Store what they say, first in the archive, then in the state."""
+        """Store what they say in the archive and in the state."""
         for line in lines:
             if line.kind not in KINDS:
                 continue
@@ -477,9 +490,8 @@ class _Step:
         waiting, self._waiting = self._waiting, []
         key = str(waiting[0][1]["session"])
         kept = [each for each in waiting if not self._is_dead(key, *each)]
-        session = self._sync.session(key)
-        local = {} if session is None else _numbers(self._archive, session)
-        new = [record for _, record in kept if record["id"] not in local]
+        session, copies = self._sync.session(key), self._sync.copies(key)
+        new = [record for _, record in kept if not copies.take(record["id"])]
         if new:
             messages = [read_message(each, self._log.name) for each in new]
             facts = self._facts_of(key)
@@ -491,14 +503,14 @@ class _Step:
             self._result.messages += len(new)
         with self._state.transaction() as database:
             for tag, record in kept:
-                fold_message(database, key, record["id"], _moment(read_message(record, "")), tag)
+                fold_message(database, key, record["id"], moment_of(read_message(record, "")), tag)
             self._state.set(storing="")
         self._end(key)
 
     def _storing(self, key: str, lines: list[tuple[Tag, Record]], size: int, old: str = "") -> None:
         """Before the archive is called: if this process ends, the next run looks what it did."""
         tag = max(at for at, _ in lines)  # all of one machine
-        names = [(at.seq, each["id"], _moment(read_message(each, ""))) for at, each in lines]
+        names = [(at.seq, each["id"], moment_of(read_message(each, ""))) for at, each in lines]
         begun = {"session": key, "machine": tag.machine, "seq": tag.seq, "size": size, "old": old}
         self._state.set(storing=json.dumps({**begun, "messages": names}))
 
@@ -507,7 +519,7 @@ class _Step:
         if record is None:
             record = session_line(self._log, key)
             self._facts[key] = record
-        values: dict[str, Any] = {each: str(record.get(each, "")) for each in _FACTS}
+        values: dict[str, Any] = {each: str(record.get(each, "")) for each in FACTS}
         stored = self._sync.stored(key)
         title = str(record.get("title", ""))
         return SessionFacts(
@@ -519,21 +531,27 @@ class _Step:
         )
 
     def _is_dead(self, key: str, tag: Tag, record: Record) -> bool:
+        return self._sync.is_deleted(key, tag) or self._is_forgotten(key, record["id"])
+
+    def _is_forgotten(self, key: str, name: str) -> bool:
         query = "SELECT 1 FROM forgotten WHERE session = ? AND id = ?"
-        return self._sync.is_deleted(key, tag) or bool(self._state.rows(query, key, record["id"]))
+        return bool(self._state.rows(query, key, name))
 
     def _replace(self, tag: Tag, record: Record) -> None:
         """Put another text in the place of a message, or add it where there is none."""
         key, old = str(record["session"]), str(record["old"])
         session = self._sync.session(key)
-        local = {} if session is None else _numbers(self._archive, session)
         is_dead = "role" not in record or self._is_dead(key, tag, record)
-        if old in local and session is not None:
-            if is_dead or record["id"] in local:
-                self._archive.remove(session, [local[old]])
+        copies = self._sync.copies(key)
+        if not self._is_forgotten(key, old):
+            copies.take(old)
+        numbers = copies.beyond(copies.left_without({old}))
+        if session is not None and numbers:
+            if is_dead or copies.take(record["id"]):
+                self._archive.remove(session, numbers)
             else:
                 self._storing(key, [(tag, record)], 0, old)
-                self._archive.replace_message(local[old], read_message(record, self._log.name))
+                self._archive.replace_message(numbers[0], read_message(record, self._log.name))
         with self._state.transaction() as database:
             fold_replacement(database, key, old)
             self._state.set(erase="yes")
@@ -547,15 +565,14 @@ class _Step:
         rows = self._state.rows(query, key)
         alive = {name for name, machine, seq in rows if seq > seen.get(machine, 0)}
         doomed = {name for name, _, _ in rows} - alive
-        session = self._sync.session(key)
-        if session is not None and (doomed or not session.messages):
-            local = _numbers(self._archive, session)
-            self._archive.remove(session, [local[each] for each in doomed if each in local])
-            self._sync.found = None
-            self._result.deleted += 1
+        session, copies = self._sync.session(key), self._sync.copies(key)
         with self._state.transaction() as database:
             fold_deletion(database, key, seen)
             self._state.set(erase="yes")
+            if session is not None and (doomed or not session.messages):
+                self._state.set(removing=json.dumps([key, copies.left_without(doomed)]))
+                self._result.deleted += 1
+        self._sync.remove_deleted()
 
 
 class KeptLines:
@@ -613,14 +630,8 @@ def all_deletions(state: State) -> Iterator[Record]:
         yield {"type": REPLACE, "session": key, "old": old}
 
 
-def _named(messages: Iterable[Message]) -> Iterator[tuple[str, Message, int]]:
-    names = MessageNames()
-    return ((names.of(each), each, each.id) for each in messages)
-
-
-def _numbers(archive: Archive, session: Session) -> dict[str, int]:
-    """The messages of a session by name."""
-    return {name: number for name, _, number in _named(archive.messages(session))}
+def _named(messages: Iterable[Message], names: MessageNames) -> Iterator[tuple[str, Message]]:
+    return ((names.of(each), each) for each in messages)
 
 
 def _limited(items: Iterator[tuple[str, Message]]) -> Iterator[tuple[str, Message]]:
@@ -654,7 +665,7 @@ def _last_of(log: MachineLog, after: int) -> int:
 
 
 def _session_record(session: Session, now: KnownSession) -> dict[str, Any]:
-    facts = {name: getattr(session, name) for name in _FACTS}
+    facts = {name: getattr(session, name) for name in FACTS}
     if _hashed(session.title) == now.title and now.stamp:  # else another machine's title counts
         facts |= {"title": session.title, "stamp": now.stamp, "by": now.stamped_by}
     return {
@@ -676,7 +687,7 @@ def _message_record(
 ) -> dict[str, Any]:
     """A message for the log; if it took the place of another one, that one is gone."""
     record: dict[str, Any] = {"type": MESSAGE, "session": key, "id": name}
-    if olds := gone.get(_moment(message)):
+    if olds := gone.get(moment_of(message)):
         record |= {"type": REPLACE, "old": olds.pop()}
         fold_replacement(database, key, record["old"])
     record |= {"role": message.role, "at": message.at, "content": message.content}

@@ -32,6 +32,7 @@ from hermes_builtin.sync.log import (
     seed,
     segment_name,
 )
+from hermes_builtin.sync.values import checked_seq, checked_text
 from hermes_core.storage.files import replace_file, sync_folder
 from hermes_core.storage.home import ensure_folder
 from hermes_core.storage.sqlite import SqliteFile
@@ -104,8 +105,18 @@ class Tag(NamedTuple):
     @classmethod
     def of(cls, machine: str, line: Line) -> Tag:
         """The tag of a line: its own, or that of the lost line that it says again."""
-        machine, seq = line.record.get("as", (machine, line.seq))
-        return cls(str(machine), int(seq))
+        again = line.record.get("as")
+        return cls(machine, line.seq) if again is None else cls.read(again)
+
+    @classmethod
+    def read(cls, pair: Any) -> Tag:
+        """A tag that a record names.
+
+        Raises:
+            ValueError, TypeError: It is none.
+        """
+        machine, seq = pair
+        return cls(checked_text(machine), checked_seq(seq))
 
 
 class KnownPart(NamedTuple):
