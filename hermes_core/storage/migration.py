@@ -304,7 +304,7 @@ def freeze_namespace(
     Raises:
         HermesError: Another migration copies to the namespace.
     """
-    _create_frozen(connection)
+    create_frozen(connection)
     row = connection.execute(
         "INSERT INTO hermes.frozen VALUES (%s, %s, %s, %s)"
         " ON CONFLICT (namespace) DO UPDATE SET why = excluded.why, copy = excluded.copy"
@@ -334,12 +334,17 @@ def incomplete_copy(where: str) -> HermesError:
     return HermesError(f"{where} is an incomplete copy of another memory", hint=_COPY_HINT)
 
 
-def _create_frozen(connection: Connection) -> None:
-    query = "SELECT to_regclass('hermes.frozen')"
-    if connection.execute(query).fetchone() == (None,):
+def has_frozen(connection: Connection) -> bool:
+    """Whether the table of frozen namespaces exists: a migration creates it."""
+    return connection.execute("SELECT to_regclass('hermes.frozen')").fetchone() != (None,)
+
+
+def create_frozen(connection: Connection) -> None:
+    """Create that table and its functions, if they do not exist."""
+    if not has_frozen(connection):
         # Two that freeze at the same time don't both create it.
         connection.execute("LOCK TABLE hermes.versions IN SHARE ROW EXCLUSIVE MODE")
-        if connection.execute(query).fetchone() == (None,):
+        if not has_frozen(connection):
             # Also if a superuser moves a memory, it belongs to whom the other tables belong to.
             connection.execute(_AS_OWNER.encode())
             connection.execute(_FROZEN.encode())
@@ -382,7 +387,7 @@ def copier_of(connection: Connection, namespace: str) -> str:
 
 def _frozen_row(connection: Connection, namespace: str) -> tuple[str, str]:
     """Of a namespace that is frozen, the mark of its triggers, and who copies to it."""
-    if connection.execute("SELECT to_regclass('hermes.frozen')").fetchone() == (None,):
+    if not has_frozen(connection):
         return "", ""
     row = connection.execute(
         "SELECT mark, copy FROM hermes.frozen WHERE namespace = %s FOR UPDATE", (namespace,)

@@ -88,7 +88,7 @@ def test_a_group_that_nobody_reads_is_shown_with_the_right_one(found, site):
     site.add("typo", groups={"hermes_agent.memory_provider": {"typo": "typo:register"}})
     typo = found()["typo"]
     assert typo.state == "broken"
-    assert "hermes_agent.memory_provider," in typo.problem
+    assert "hermes_agent.memory_provider;" in typo.problem
     assert "hermes_agent.memory_providers" in typo.problem
     assert not typo.loadable
 

@@ -186,9 +186,9 @@ INVALID_INDEX = (
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("ALTER TABLE hermes.archive_messages DISABLE ROW LEVEL SECURITY", "not protected"),
-        ("ALTER TABLE hermes.notes_texts NO FORCE ROW LEVEL SECURITY", "exempt"),
-        ("DROP POLICY outbox_writes_rows ON hermes.outbox_writes", "not protected"),
+        ("ALTER TABLE hermes.archive_messages DISABLE ROW LEVEL SECURITY", "security of the table"),
+        ("ALTER TABLE hermes.notes_texts NO FORCE ROW LEVEL SECURITY", "security of the table"),
+        ("DROP POLICY outbox_writes_rows ON hermes.outbox_writes", "outbox_writes is missing"),
         (INVALID_INDEX, "not valid"),
         ("UPDATE hermes.notes_changes SET entries = '{{'", "has entries that are not JSON"),
         ("UPDATE hermes.archive_sessions SET key = gen_random_uuid()", "not found by their ids"),

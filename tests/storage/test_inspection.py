@@ -28,7 +28,7 @@ DAMAGE = {
         "the table outbox_writes is not protected by row-level security",
     ),
     "ALTER TABLE hermes.notes_people NO FORCE ROW LEVEL SECURITY": (
-        "the table notes_people was changed",
+        "the row-level security of the table notes_people was changed",
         "the owner of the table notes_people is exempt from row-level security",
     ),
     "GRANT SELECT ON hermes.archive_words TO hermes_tenant": (
@@ -93,7 +93,8 @@ def test_a_database_as_we_created_it_has_no_problem_and_is_as_before(postgres_se
         before = admin.execute("SELECT oid, nspname FROM pg_namespace").fetchall()
         assert problems(postgres_server.url(name)) == []
         assert admin.execute("SELECT oid, nspname FROM pg_namespace").fetchall() == before
-        freeze_namespace(admin, "theirs", {"notes_texts": ""}, "it has moved")
+        with admin.transaction():
+            freeze_namespace(admin, "theirs", {"notes_texts": ""}, "it has moved")
         admin.execute("CREATE INDEX more ON hermes.notes_texts (text)")
         assert problems(postgres_server.url(name)) == []
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import psycopg
 
+from hermes_core.storage.migration import create_frozen, has_frozen
 from hermes_core.storage.postgres.schema import ROLE, Component, Connection, has_role, put_new
 
 #: What nobody else may add. Others may have their own indexes, triggers and functions here.
@@ -30,7 +31,8 @@ _FUNCTIONS: Final = (
 )
 _CATALOG: Final = " UNION ALL ".join((
     f"""
-    SELECT 'table', relname::text, concat_ws(' ', relrowsecurity, relforcerowsecurity)
+    SELECT 'row-level security', 'of the table ' || relname,
+        concat_ws(' ', relrowsecurity, relforcerowsecurity)
     FROM pg_class WHERE {_OURS} AND relkind IN ('r', 'p')""",
     f"""
     SELECT 'policy', polname || ' of the table ' || relname, concat_ws(' ', polpermissive, polcmd,
@@ -87,7 +89,10 @@ def differences(connection: Connection, components: Sequence[Component]) -> list
     there = _described(connection)
     with suppress(psycopg.errors.InsufficientPrivilege):
         with connection.transaction(force_rollback=True):
+            was_frozen = has_frozen(connection)
             put_new(connection, components)
+            if was_frozen:
+                create_frozen(connection)
             new = _described(connection)
         is_used = has_role(connection)
         return [
