@@ -356,6 +356,8 @@ def migrate(
                 return _planned(config, source, target, resumed=True)
             for each in (source, target):
                 _refuse_login(config, each)
+            if not dry_run:
+                _release(target, known)
             _refuse_target(source, target, known)
             _refuse_nothing(source)
             _refuse_agents(config, source)
@@ -440,6 +442,13 @@ def _refuse_nothing(source: Storage) -> None:
     )
 
 
+def _release(target: Storage, known: Migration | None) -> None:
+    """Let others use a target to which nothing was copied yet."""
+    is_begun = known is not None and known.phase is Phase.BEGUN and bool(known.id)
+    if known is not None and is_begun and target.conversations.copier() == known.id:
+        target.end_copy(known.id)
+
+
 def _refuse_target(source: Storage, target: Storage, known: Migration | None) -> None:
     """Refuse a target that is the copy of another migration, or has content of others."""
     server = target.inspect()
@@ -463,6 +472,9 @@ def _refuse_content(source: Storage, target: Storage) -> None:
     found = {
         counted(count, what) for each in counts.values() for what, count in each.items() if count
     }
+    deleted = target.conversations.deletions()
+    if deleted:  # another home in the namespace still has to pass them on
+        found.add(counted(deleted, "deletions"))
     if not found:
         return
     what = f"{target.shown} already has content ({', '.join(sorted(found))})"
@@ -512,11 +524,10 @@ def _begun(config: Config, source: Storage, target: Storage, known: Migration | 
         target.begin_copy(migration.id)
         if not is_copy:
             _refuse_content(source, target)  # nobody can add anything now
-    except HermesError:
+    except BaseException:  # also Ctrl-C
         if not is_copy:
-            with suppress(HermesError):
-                if target.conversations.copier() == migration.id:
-                    target.end_copy(migration.id)
+            with suppress(HermesError, OSError):
+                _release(target, migration)
                 if known is None:
                     remove_migration(home)
         raise
@@ -536,6 +547,8 @@ def _moved(
     with suppress(HermesError):
         OutboxSpool(home).hand_over(source.outbox.store)
     migration = _begun(config, source, target, known)
+    if target.address:
+        note_left(home, target.shown)  # until it is complete and in use
     # Most of it, while whoever came back may still write.
     target.conversations.copy_from(source.conversations, report("Copying the conversations"))
     save_migration(home, replace(migration, phase=Phase.FROZEN))
@@ -656,6 +669,9 @@ def cancel(config: Config) -> str:
         # The setting may have been changed since; what is frozen has the name of then.
         with _opened(config, migration.source, migration.namespace) as source:
             _thaw(source)
+        if migration.phase is Phase.BEGUN:
+            with _opened(config, _address(migration.target), migration.namespace) as target:
+                _release(target, migration)
         save_migration(config.home, replace(migration, is_cancelled=True))
         return shown(migration.target)
 

@@ -181,6 +181,7 @@ BEGIN
     IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
     RETURN NEW;
 END $$;
+REVOKE EXECUTE ON FUNCTION hermes.refuse_frozen FROM PUBLIC; -- a trigger needs no such right
 CREATE FUNCTION hermes.why_frozen() RETURNS text LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = hermes, pg_temp AS $$
     SELECT why FROM frozen WHERE namespace = current_namespace()
@@ -316,7 +317,7 @@ def freeze_namespace(
     names = {f"frozen_{row[0]}_{name}" for name, _ in _events("")}
     if len(_triggers(connection, tables, names)) == len(tables) * len(names):
         return
-    _lock(connection, tables, "SHARE ROW EXCLUSIVE")
+    lock_tables(connection, tables, "SHARE ROW EXCLUSIVE")
     byte = sha256(namespace.encode()).digest()[0]
     for table, columns in tables.items():
         for name, event in _events(columns):
@@ -373,7 +374,7 @@ def thaw_namespace(connection: Connection, namespace: str, tables: Tables, copy:
     # To drop a trigger needs a lock that keeps readers out, too.
     frozen = {table for _, table in found}
     if frozen:
-        _lock(connection, [each for each in tables if each in frozen], "ACCESS EXCLUSIVE")
+        lock_tables(connection, [each for each in tables if each in frozen], "ACCESS EXCLUSIVE")
     for name, table in found:
         connection.execute(f"DROP TRIGGER IF EXISTS {name} ON hermes.{table}".encode())
     if mark and not _triggers(connection, None, names):
@@ -408,7 +409,7 @@ def _triggers(
     return [(name, table) for name, table in rows if wanted is None or table in wanted]
 
 
-def _lock(connection: Connection, tables: Iterable[str], mode: str) -> None:
+def lock_tables(connection: Connection, tables: Iterable[str], mode: str) -> None:
     """Lock tables, all or none.
 
     Whoever holds some of them and waits for another can deadlock with a turn. So this never waits

@@ -13,18 +13,21 @@ from click.testing import CliRunner
 
 from hermes_builtin.notes import Author, Notes, Operation
 from hermes_builtin.notes.commands import memory
+from hermes_builtin.notes.people import Person
 from hermes_builtin.sessions.archive import EVERYBODY, Archive, NewMessage, Session, SessionFacts
 from hermes_builtin.sessions.location import locate
 from hermes_builtin.sessions.spool import Spool
 from hermes_builtin.storage_parts import ConversationsPart, NotesPart, moved
 from hermes_core import HermesError
 from hermes_core.checkup import doctor, storage
+from hermes_core.checkup.forget import left_at
 from hermes_core.checkup.migration import JOURNAL, Phase, unfinished_migration
 from hermes_core.config import load_config
 from hermes_core.config.editor import change_config
 from hermes_core.config.storage import home_database
 from hermes_core.outbox import StreamKey
 from hermes_core.outbox.admin import open_store
+from hermes_core.outbox.part import OutboxPart
 from hermes_core.storage.migration import Progress, no_progress
 from hermes_core.storage.postgres import Database, shared_database
 
@@ -333,6 +336,122 @@ def test_what_was_stored_just_before_the_copy_begins_is_not_replaced(
     assert unfinished_migration(home) is None
     add_note(other, "another one")
     assert noted(other) == ["a note of the other", "another one"]
+
+
+def begun(home: Path, to: str, monkeypatch: pytest.MonkeyPatch, other: Path) -> None:
+    """Migrate; end it like kill -9 when the target was taken, which somebody else uses."""
+
+    def nothing(*_: Any) -> None:
+        add_note(other, "a note of the other")
+
+    def begin(self: storage.Storage, migration: str) -> None:
+        took(self, migration)
+        raise StoppedError
+
+    took = storage.Storage.begin_copy
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "_refuse_target", nothing)
+        patch.setattr(storage, "_release", lambda *_: None)
+        patch.setattr(storage, "remove_migration", lambda *_: None)
+        patch.setattr(storage.Storage, "begin_copy", begin)
+        with pytest.raises(StoppedError):
+            migrate(home, to)
+
+
+@pytest.mark.parametrize("what", ["migrate again", "cancel"])
+def test_a_target_to_which_nothing_was_copied_is_released(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    other = home_in(tmp_path / "other", urls[0])
+    begun(home, urls[0], monkeypatch, other)
+    with pytest.raises(HermesError, match="incomplete copy"):
+        add_note(other, "refused")
+
+    if what == "cancel":
+        storage.cancel(load_config(home))
+    else:
+        with pytest.raises(HermesError, match="already has content"):
+            migrate(home, urls[0])
+
+    add_note(other, "another one")
+    assert noted(other) == ["a note of the other", "another one"]
+
+
+def test_ctrl_c_while_the_target_is_taken_releases_it(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.Storage, "begin_copy", begin_and(interrupt))
+        with pytest.raises(KeyboardInterrupt):
+            migrate(home, urls[0])
+
+    add_note(other := home_in(tmp_path / "other", urls[0]), "a note of the other")
+    assert noted(other) == ["a note of the other"]
+
+
+def begin_and(then: Any) -> Any:
+    took = storage.Storage.begin_copy
+
+    def begin(self: storage.Storage, migration: str) -> None:
+        took(self, migration)
+        then()
+
+    return begin
+
+
+def test_a_namespace_whose_conversations_were_deleted_is_not_taken(
+    tmp_path: Path, urls: tuple[str, str]
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    fill(other := home_in(tmp_path / "other", urls[0]))
+    with opened(other) as archive:
+        archive.delete([session_of(archive, each) for each in NAMES])
+
+    with pytest.raises(HermesError, match="4 deletions"):
+        migrate(home, urls[0])
+
+    add_note(other, "a note of the other")
+
+
+def test_a_person_who_was_dropped_meanwhile_is_not_in_the_copy(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    (home / "config.yaml").write_text("memory:\n  user_notes: per-user\n")
+    bob = Person("telegram", "bob")
+    with closing(Notes.open(home, load_config(home).memory, bob)) as notes:
+        notes.notebooks["user"].change([Operation("add", "bob likes tea")], Author("agent"))
+    killed(home, urls[0], monkeypatch, OutboxPart)
+    storage.cancel(load_config(home))
+    with closing(NotesPart(home, None)) as part:
+        part._storage.people.drop(bob.folder)
+        with part._rows.transaction() as database:
+            database.execute("DELETE FROM changes")
+
+    migrate(home, urls[0])
+
+    with closing(NotesPart(home, home_database(home))) as part:
+        assert part._storage.people.all() == []
+        assert "bob likes tea" not in str(part._texts())
+
+
+def test_forget_names_the_copy_that_a_cancelled_migration_leaves(
+    tmp_path: Path, urls: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(home := home_in(tmp_path / "home"))
+    interrupted(home, urls[0], monkeypatch)
+    storage.cancel(load_config(home))
+
+    (left,) = left_at(home)
+    assert left.endswith("(default)")
+    migrate(home, urls[0])
+    assert left_at(home) == []
 
 
 def test_a_copy_that_is_in_use_is_not_overwritten(tmp_path: Path, urls: tuple[str, str]) -> None:

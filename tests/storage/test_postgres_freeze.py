@@ -165,6 +165,13 @@ def test_a_bound_login_does_not_see_who_has_moved_and_where_to(
                 assert bound.execute("SELECT hermes.why_frozen()").fetchone() == (None,)
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     bound.execute("SELECT * FROM hermes.frozen")
+                # Its own trigger would look up any namespace, if it could have one.
+                bound.execute("CREATE TEMP TABLE trap (namespace text)")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    bound.execute(
+                        "CREATE TRIGGER trap BEFORE INSERT ON trap FOR EACH ROW"
+                        " EXECUTE FUNCTION hermes.refuse_frozen()"
+                    )
         finally:
             admin.execute(f"DROP ROLE {login}")
 

@@ -528,7 +528,8 @@ class Database:
         return sql.SQL(
             "SET search_path = {schema}; SET statement_timeout = {limit};"
             " SET lock_timeout = {limit}; SET idle_in_transaction_session_timeout = {idle};"
-            " SET TimeZone = 'UTC'; SELECT set_config('hermes.namespace', {namespace}, false),"
+            " SET TimeZone = 'UTC'; SET default_transaction_isolation = 'read committed';"
+            " SELECT set_config('hermes.namespace', {namespace}, false),"
             " set_config({copying}, {copy}, false)"
         ).format(
             schema=sql.Identifier(SCHEMA),

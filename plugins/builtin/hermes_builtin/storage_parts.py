@@ -19,7 +19,15 @@ from hermes_builtin.notes.notes_text import NotesText
 from hermes_builtin.notes.pending import RecordFiles
 from hermes_builtin.notes.storage import open_storage
 from hermes_builtin.notes.text_owners import SHARED, owners_by_hash
-from hermes_builtin.sessions.archive import EVERYBODY, Message, NewMessage, Session, StoredTurn
+from hermes_builtin.sessions.archive import (
+    DELETED,
+    EVERYBODY,
+    REPLACED,
+    Message,
+    NewMessage,
+    Session,
+    StoredTurn,
+)
 from hermes_builtin.sessions.conversations import open_archive
 from hermes_builtin.sessions.hermes_agent import archive_files, theirs_in
 from hermes_builtin.sessions.location import Location
@@ -162,6 +170,10 @@ class ConversationsPart:
         found = self._archive.stats()
         return {"sessions": found.sessions, "messages": found.messages}
 
+    def deletions(self) -> int:
+        """How many deletions and replacements of texts have left a mark."""
+        return sum(each.startswith((DELETED, REPLACED)) for each in self._rows.marks())
+
     def size(self) -> int:
         """How many bytes the file, or the tables of all namespaces, take."""
         return self._archive.stats().bytes
@@ -185,7 +197,8 @@ class ConversationsPart:
             done += session.messages
             progress(done, max(total, done))
         self._rows.restore_imports(source._rows.imports())
-        self._rows.set_marks(source._rows.marks())
+        marks = source._rows.marks()
+        self._rows.set_marks(marks, {*self._rows.marks()} - {*marks})
         self._copy_turns(source)
 
     def _copy_turns(self, source: ConversationsPart) -> None:
@@ -451,9 +464,14 @@ class NotesPart:
 
     def copy_from(self, source: NotesPart, progress: Progress) -> None:
         """Take over all of it. They are small, so every pass replaces everything."""
-        for person in source._storage.people.all():
+        people, texts = source._storage.people.all(), source._texts()
+        for person in self._storage.people.all():
+            if person not in people:  # dropped at the source since an earlier pass
+                self._storage.people.drop(person.folder)
+        for key in self._texts().keys() - texts.keys():
+            self._put(key, "")
+        for person in people:
             self._storage.people.introduce(person)
-        texts = source._texts()
         for done, (key, text) in enumerate(texts.items(), 1):
             self._put(key, text)
             progress(done, len(texts))

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from hermes_builtin.notes.text_owners import SHARED, owners_by_hash
+from hermes_core.storage.migration import lock_tables
 from hermes_core.storage.postgres import Connection, from_text, to_text
 
 _CHANGED: Final = ("notes_allowed", "notes_origins", "notes_pending")
@@ -31,6 +32,9 @@ def target_of(record: str) -> str | None:
 
 def give_rows_to_notebooks(connection: Connection) -> None:
     """Add the notebook to each row that lacks it, in all namespaces."""
+    # Agents that run change the texts first. In this order, and without waiting for long while
+    # some are locked, neither of them ends the other.
+    lock_tables(connection, (*_READ, *_CHANGED), "ACCESS EXCLUSIVE")
     connection.execute(
         "ALTER TABLE hermes.notes_pending ADD target text;"
         " ALTER TABLE hermes.notes_blocked DROP CONSTRAINT notes_blocked_pkey,"

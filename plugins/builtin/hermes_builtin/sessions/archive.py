@@ -476,6 +476,8 @@ REPLACED: Final = "replaced:"
 #: How the name begins under which an unfinished copy notes up to which place a session, by its
 #: number, is a copy and nothing else.
 COPIED: Final = "copied:"
+#: Under which name an archive has the id of the migration that copies to it.
+INCOMPLETE: Final = "incomplete copy"
 
 
 def deletion_mark(session: Session) -> str:

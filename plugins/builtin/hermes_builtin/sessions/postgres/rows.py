@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 from uuid import UUID
 
-from hermes_builtin.sessions.archive import COPIED, Message, Session, StoredTurn
+from hermes_builtin.sessions.archive import COPIED, INCOMPLETE, Message, Session, StoredTurn
 from hermes_builtin.sessions.numbers import OTHER, place_of, role_code
 from hermes_builtin.sessions.postgres.schema import COMPONENT
 from hermes_builtin.sessions.postgres.search import key_of
@@ -147,7 +147,8 @@ class PostgresRows:
         """What was said once."""
         query = f"SELECT key FROM hermes.archive_meta WHERE {_OWN} AND value = 'yes'"  # noqa: S608
         with self._transaction() as database:
-            return sorted(key for (key,) in database.execute(query))
+            # Version 0.2.0 leaves the name of an incomplete copy here.
+            return sorted(key for (key,) in database.execute(query) if key != INCOMPLETE)
 
     def set_marks(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
         """Note that something was said once, or that it was not."""

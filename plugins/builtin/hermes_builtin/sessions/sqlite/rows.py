@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from hermes_builtin.sessions.archive import COPIED, Message, Session, StoredTurn
+from hermes_builtin.sessions.archive import COPIED, INCOMPLETE, Message, Session, StoredTurn
 from hermes_builtin.sessions.numbers import OTHER, message_id, place_of, role_code
 from hermes_builtin.sessions.sqlite.database import archive_file
 from hermes_builtin.sessions.sqlite.tables import checksum, session_checksum
@@ -28,7 +28,6 @@ _TABLES: Final[Tables] = {
     "archive_imports": "",
 }
 #: Of a file that is a copy which is not complete, the id of the migration.
-_INCOMPLETE: Final = "incomplete copy"
 
 
 class SqliteRows:
@@ -111,9 +110,9 @@ class SqliteRows:
 
     def marks(self) -> list[str]:
         """What was said once."""
-        query = "SELECT key FROM archive_meta WHERE value = 'yes' ORDER BY key"
+        query = "SELECT key FROM archive_meta WHERE value = 'yes' AND key != ? ORDER BY key"
         with self._file.reading() as database:
-            return [key for (key,) in database.execute(query)]
+            return [key for (key,) in database.execute(query, (INCOMPLETE,))]
 
     def set_marks(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
         """Note that something was said once, or that it was not."""
@@ -129,7 +128,7 @@ class SqliteRows:
             self._refuse_other(database, copy)
             freeze_file(database, _TABLES, why, copy)
             if copy:
-                row = (_INCOMPLETE, copy)
+                row = (INCOMPLETE, copy)
                 database.execute("INSERT OR REPLACE INTO archive_meta VALUES (?, ?)", row)
 
     def thaw(self, copy: str = "") -> None:
@@ -138,7 +137,7 @@ class SqliteRows:
             with self._file.transaction() as database:
                 self._refuse_other(database, copy)
                 thaw_file(database, _TABLES)
-                database.execute("DELETE FROM archive_meta WHERE key = ?", (_INCOMPLETE,))
+                database.execute("DELETE FROM archive_meta WHERE key = ?", (INCOMPLETE,))
 
     def _refuse_other(self, database: sqlite3.Connection, copy: str) -> None:
         if _copier(database) not in ("", copy):
@@ -180,7 +179,7 @@ def _copier(database: sqlite3.Connection) -> str:
         return ""
     # Of a copy by version 0.2.0, nobody knows whose it is: it counts as content like any other.
     query = "SELECT value FROM archive_meta WHERE key = ? AND value != 'yes'"
-    row = database.execute(query, (_INCOMPLETE,)).fetchone()
+    row = database.execute(query, (INCOMPLETE,)).fetchone()
     return str(row[0]) if row else ""
 
 
