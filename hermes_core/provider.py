@@ -600,11 +600,12 @@ class BuiltinMethods(Protocol):
         """Yield the sessions in which a person spoke since then, each with its turns."""
 
     def past_sessions(
-        self, home: Path, since: float, until: float, begin: tuple[float, str], /
+        self, home: Path, since: float, until: float, oldest: float, /
     ) -> Iterator[PastSession]:
         """Yield the sessions with turns in a period, in the order in which they began.
 
-        Those whose ``place`` is before ``begin`` are left out.
+        A turn has the messages before it that got no answer, if they are not from before
+        ``oldest``.
         """
 
     def past_notes(self, home: Path, memory: Mapping[str, Any], /) -> Iterator[PastNote]:

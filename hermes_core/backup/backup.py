@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
@@ -45,7 +46,7 @@ from hermes_core.backup.format import (
     work_folder,
 )
 from hermes_core.backup.notes import read_notes
-from hermes_core.backup.secret_search import LARGEST, SecretSearch
+from hermes_core.backup.secret_search import HOME_PREFIX, LARGEST, SecretSearch
 from hermes_core.checkup.child_process import run_plugin_code
 from hermes_core.config import Config, load_config
 from hermes_core.dispatch import SingleProvider
@@ -76,7 +77,7 @@ _FIRST: Final = (
     *("state.db", "sessions.db", "switch.json", "switch.db", "outbox.db"),
 )
 #: An upgrade that has not ended: its rollback would change the environment of another home.
-_UPGRADE: Final = re.compile(r"upgrade\.json|upgrade-backup(/.*)?")
+_UPGRADE: Final = re.compile(rf"{HOME_PREFIX}(upgrade\.json|upgrade-backup(/.*)?)")
 _UNREADABLE: Final = "can't be read"
 _NOTES: Final = "memories/"
 _HISTORY: Final = "memories/history.db"
@@ -226,13 +227,14 @@ class _Backup:
     # -- the home -------------------------------------------------------------------------
 
     def _add_home(self, tree: Tree) -> None:
-        notes = [each for each in tree.files if each.name.startswith(_NOTES)]
-        others = [each for each in tree.files if not each.name.startswith(_NOTES)]
+        notes = [each for each in tree.files if _in_home(each).startswith(_NOTES)]
+        others = [each for each in tree.files if not _in_home(each).startswith(_NOTES)]
         for each in others:
             if _order(each.name) < _FIRST.index(_NOTES):
                 self._add(each, HOME)
         self._step("pending")
-        self._add_notes(notes)
+        for _, of_home in groupby(sorted(notes, key=_home_of), key=_home_of):
+            self._add_notes([*of_home])
         self._step("notes")
         for each in others:
             if _order(each.name) > _FIRST.index(_NOTES):
@@ -242,7 +244,7 @@ class _Backup:
     def _add_notes(self, files: Sequence[SourceFile]) -> None:
         """Copy the notes and their history as they are at one moment."""
         notebooks = [each for each in files if each.path.suffix == ".md"]
-        history = next((each.path for each in files if each.name == _HISTORY), None)
+        history = next((each.path for each in files if _in_home(each) == _HISTORY), None)
         read = read_notes([each.path for each in notebooks], history)
         self._problems += [read.problem] if read.problem else []
         with closing(read.history) if read.history is not None else nullcontext() as snapshot:
@@ -252,7 +254,7 @@ class _Backup:
                     self._store(each, HOME, BytesIO(text))
             for each in files:
                 if read.texts.get(each.path) is None:
-                    self._add(each, HOME, snapshot if each.name == _HISTORY else None)
+                    self._add(each, HOME, snapshot if _in_home(each) == _HISTORY else None)
 
     # -- one file -------------------------------------------------------------------------
 
@@ -501,7 +503,18 @@ def _profiles(home: Path) -> list[Path]:
         return []
 
 
+def _home_of(each: SourceFile) -> str:
+    """Where in the folder the home of a file begins; "" if that is the folder."""
+    found = re.match(HOME_PREFIX, each.name)
+    return found[0] if found else ""
+
+
+def _in_home(each: SourceFile) -> str:
+    return each.name.removeprefix(_home_of(each))
+
+
 def _order(name: str) -> int:
+    name = re.sub(rf"^{HOME_PREFIX}", "", name)
     found = (number for number, each in enumerate(_FIRST) if name.startswith(each))
     return next(found, len(_FIRST))
 

@@ -23,24 +23,24 @@ LARGEST: Final = 1_000_000
 _LONGEST_SECRET: Final = 32_000
 
 #: Where the folder of a home may begin in it: hermes-agent keeps the homes of profiles in the root.
-_HOME: Final = r"(?:profiles/[^/]+/)?"
+HOME_PREFIX: Final = r"(?:profiles/[^/]+/)?"
 #: Files of credentials, also those of hermes-agent and of usual tools.
 _CREDENTIALS: Final = re.compile(
     r"(.*/)?([^/]*\.env(\.[^/]+)?|\.envrc|[._]netrc|\.pgpass|\.git-credentials|\.npmrc|\.pypirc"
     r"|id_(rsa|dsa|ecdsa|ed25519)(_sk)?|credentials(\.json)?)"
-    rf"|{_HOME}(auth\.json|\.anthropic_oauth\.json|auth/.*|mcp-tokens/.*)"
+    rf"|{HOME_PREFIX}(auth\.json|\.anthropic_oauth\.json|auth/.*|mcp-tokens/.*)"
     r"|.*\.(pem|key|p12|pfx|ppk|jks|keystore|kdbx)",
     re.IGNORECASE | re.DOTALL,
 )
 #: The code of a plugin has such files, too, without which it does not run.
 _SETTINGS: Final = re.compile(
-    rf"(?!{_HOME}plugins/).*\.(json|ya?ml|toml|ini|cfg|conf|properties)(~|\.[^/]+)?",
+    rf"(?!{HOME_PREFIX}plugins/).*\.(json|ya?ml|toml|ini|cfg|conf|properties)(~|\.[^/]+)?",
     re.IGNORECASE | re.DOTALL,
 )
 #: What was said: see the module's docstring.
-_CONTENT: Final = re.compile(rf"{_HOME}(memories|pending|spool)/.*", re.DOTALL)
+_CONTENT: Final = re.compile(rf"{HOME_PREFIX}(memories|pending|spool)/.*", re.DOTALL)
 #: Without it, the rest of a home is of little use.
-_CONFIG: Final = re.compile(rf"{_HOME}config\.yaml")
+_CONFIG: Final = re.compile(rf"{HOME_PREFIX}config\.yaml")
 _MASK: Final = "[redacted: secret]"
 
 

@@ -33,7 +33,7 @@ def builtin_of(config: Config) -> BuiltinMethods:
 def sessions_of(config: Config, replay: Replay) -> Iterator[PastSession]:
     """The sessions of a pass."""
     builtin = builtin_of(config)
-    return builtin.past_sessions(config.home, replay.since, replay.until, (0.0, ""))
+    return builtin.past_sessions(config.home, replay.since, replay.until, replay.asked)
 
 
 def turns_by_session(

@@ -17,7 +17,7 @@ from hermes_core.cli.output import (
 )
 from hermes_core.config import Selection
 from hermes_core.config.names import normalise
-from hermes_core.discovery import ProviderInfo, content_hash, scan
+from hermes_core.discovery import ProviderInfo, scan, tried_hash
 from hermes_core.errors import UnknownProviderError
 from hermes_core.install.index import IndexEntry, PluginIndex, read_index, suggestion
 from hermes_core.provider import BUILTIN
@@ -172,7 +172,7 @@ def _is_about(entry: IndexEntry, info: ProviderInfo) -> bool:
     """Return whether exactly these files were tried."""
     # The hash last: it reads every file of the plugin.
     same = bool(entry.content_hash) and entry.version == info.version
-    return same and entry.content_hash == content_hash(info)
+    return same and entry.content_hash == tried_hash(info)
 
 
 def _entry_of(info: ProviderInfo, index: PluginIndex) -> IndexEntry | None:

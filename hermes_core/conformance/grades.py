@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hermes_core import __version__
-from hermes_core.discovery import ProviderInfo, content_hash
+from hermes_core.discovery import ProviderInfo, tried_hash
 from hermes_core.storage.files import read_regular, replace_file
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def record_grade(home: Path, info: ProviderInfo, report: Report, day: str) -> No
     row = {
         "version": info.version,
         "kit": report.kit,
-        "hash": content_hash(info),
+        "hash": tried_hash(info),
         "grade": str(grade_of(report)),
         "checked": day,
         "failed": [each.id for each in report.results if each.state == "failed"],
@@ -196,7 +196,7 @@ def record_grade(home: Path, info: ProviderInfo, report: Report, day: str) -> No
 def _is_about(row: dict[str, Any], info: ProviderInfo) -> bool:
     # The hash last: it reads every file of the plugin.
     same = row.get("version") == info.version and row.get("kit") == __version__
-    return same and row.get("hash") == content_hash(info)
+    return same and bool(row.get("hash")) and row.get("hash") == tried_hash(info)
 
 
 def _key(info: ProviderInfo) -> str:

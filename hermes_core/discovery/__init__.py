@@ -13,8 +13,11 @@ from hermes_core.discovery.contents import (
     Contents,
     content_hash,
     digest_of,
+    foreign_module,
+    is_below,
     module_names,
     read_contents,
+    tried_hash,
 )
 from hermes_core.discovery.installed import (
     carried_directories,
@@ -72,9 +75,11 @@ __all__ = [
     "find_distribution",
     "find_observer",
     "find_provider",
+    "foreign_module",
     "hook_problems",
     "installed_distributions",
     "installed_versions",
+    "is_below",
     "manifest_of",
     "may_have_provider",
     "module_names",
@@ -91,6 +96,7 @@ __all__ = [
     "same_owner",
     "scan",
     "source_files",
+    "tried_hash",
     "write_record",
 ]
 

@@ -84,6 +84,24 @@ def read_contents(info: ProviderInfo) -> Contents:
     return Contents(f"sha256:{whole.hexdigest()}", digests, _own_names(info), problem)
 
 
+def foreign_module(info: ProviderInfo, contents: Contents) -> str:
+    """The module that an entry point names, if it is none of the plugin's; else ""."""
+    module = info.entry_point.partition(":")[0].partition("[")[0].strip()
+    is_known = contents.digests and contents.names and module
+    return module if is_known and not is_below(module, contents.names) else ""
+
+
+def is_below(module: str, names: frozenset[str]) -> bool:
+    """Whether a module is one of these, or in one of them."""
+    return any(f"{module}.".startswith(f"{each}.") for each in names)
+
+
+def tried_hash(info: ProviderInfo) -> str:
+    """The hash of a plugin of which a run of the checks can speak; "" if it covers only a part."""
+    found = read_contents(info)
+    return "" if found.problem or foreign_module(info, found) else found.hash
+
+
 def digest_of(content: ReadableBuffer) -> str:
     """The digest of a file that somebody has read."""
     from hashlib import sha256  # noqa: PLC0415

@@ -38,7 +38,10 @@ class _Router:
             # A list, not a set: one thread may load a plugin that loads another one.
             self._loading.append(threading.get_ident())
             if sys.stdout is not self:
-                self._stdout, sys.stdout = sys.stdout, self
+                # While another plugin loads, what is there now may lead back to here.
+                if len(self._loading) == 1:
+                    self._stdout = sys.stdout
+                sys.stdout = self
 
     def leave(self) -> None:
         """Send what the current thread prints to stdout again."""

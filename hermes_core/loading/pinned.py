@@ -26,7 +26,14 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
-from hermes_core.discovery import IMPORTABLE, ProviderInfo, digest_of, read_contents
+from hermes_core.discovery import (
+    IMPORTABLE,
+    ProviderInfo,
+    digest_of,
+    foreign_module,
+    is_below,
+    read_contents,
+)
 from hermes_core.errors import ProviderConflictError
 
 
@@ -42,7 +49,7 @@ class _Place(NamedTuple):
 
     def owns(self, name: str, origin: str) -> bool:
         """Whether a module is the plugin's, by its name or by the file that Python found."""
-        if _is_below(name, self.names) and any(map(self._is_location, sys.path)):
+        if is_below(name, self.names) and any(map(self._is_location, sys.path)):
             return True
         return any(each in self.digests or each.startswith(self.roots) for each in _keys(origin))
 
@@ -159,8 +166,7 @@ def pin_imports(info: ProviderInfo, pin: str) -> None:
             hint=f"if you changed it yourself, run: hermes-plugins enable {info.name}",
         )
     digests = {key: digest for path, digest in now.digests.items() for key in _keys(str(path))}
-    module = info.entry_point.partition(":")[0].partition("[")[0].strip()
-    if digests and now.names and module and not _is_below(module, now.names):
+    if module := foreign_module(info, now):
         raise ProviderConflictError(
             f"its entry point names {module}, which is not a module of {info.distribution}",
             where=f"plugin {info.name}",
@@ -185,10 +191,6 @@ def _roots(info: ProviderInfo) -> tuple[str, ...]:
 
 def _location(info: ProviderInfo) -> str:
     return "" if info.location is None else os.path.abspath(info.location)  # noqa: PTH100
-
-
-def _is_below(module: str, names: frozenset[str]) -> bool:
-    return any(f"{module}.".startswith(f"{each}.") for each in names)
 
 
 def checked_spec(spec: ModuleSpec) -> ModuleSpec:

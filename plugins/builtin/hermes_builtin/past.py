@@ -25,26 +25,24 @@ from hermes_core.session import TERMINAL
 _SESSION: Final = "hermes-plugins"
 
 
-def past_sessions(
-    home: Path, since: float, until: float, begin: tuple[float, str]
-) -> Iterator[PastSession]:
+def past_sessions(home: Path, since: float, until: float, oldest: float) -> Iterator[PastSession]:
     """The sessions with turns in a period, in the order in which they began.
 
     Args:
         home: Whose archive.
         since: Turns from this time on.
         until: Turns before this time.
-        begin: Leave out sessions before the one with this start and id.
+        oldest: Messages without an answer belong to the next turn from this time on.
     """
     with closing(locate(home).open()) as archive:
         sessions = sorted(archive.sessions(EVERYBODY), key=_place)
         for session in sessions:
-            if session.active < since or session.started >= until or _place(session) < begin:
+            if session.active < since or session.started >= until:
                 continue
             yield PastSession(
                 session.name or session.id,
                 _keywords(session),
-                partial(_turns, archive, session, since, until),
+                partial(_turns, archive, session, (since, until), oldest),
                 _place(session),
                 is_primary=session.source not in NOBODY,
                 is_imported=archive.imported("", session.id) > 0,
@@ -63,9 +61,10 @@ def _keywords(session: Session) -> dict[str, str]:
 
 
 def _turns(
-    archive: Archive, session: Session, since: float, until: float
+    archive: Archive, session: Session, period: tuple[float, float], oldest: float
 ) -> Iterator[dict[str, Any]]:
-    for turn in joined_turns_of(archive.messages(session)):
+    since, until = period
+    for turn in joined_turns_of(archive.messages(session), oldest):
         if since <= turn["at"] < until:
             yield turn
 

@@ -64,6 +64,10 @@ class NotesImport:
         with closing(Notes.open(home, load_config(home).memory)) as notes:
             for person in self._people:
                 notes.introduce(person)
+            # All of them first: what one notebook gets says nothing about the text in another.
+            for contents in self._notebooks.values():
+                for some in contents.origins():
+                    contents.drop_origins(notes.history.recorded_origins(some))
             for key, contents in self._notebooks.items():
                 _import_notebook(notes, notes.book(key), contents, self._counts)
             _import_pending(notes, self._pending, self._counts)
@@ -155,9 +159,6 @@ def _change_of(record: Record, before: str) -> Change:
 def _import_notebook(
     notes: Notes, book: Notebook, contents: _Contents, counts: Counter[str]
 ) -> None:
-    for some in contents.origins():
-        # A file must not give authority to a text that this home has from somewhere else.
-        contents.drop_origins(notes.history.recorded_origins(some))
     is_restored = contents.changes > 0 and book.restore(
         contents.history(), contents.text, contents.origins()
     )

@@ -347,12 +347,12 @@ class BuiltinProvider(MemoryProvider):
         return sessions_since(home, since)
 
     def past_sessions(
-        self, home: Path, since: float, until: float, begin: tuple[float, str]
+        self, home: Path, since: float, until: float, oldest: float
     ) -> Iterator[PastSession]:
         """The sessions with turns in a period, in the order in which they began."""
         from hermes_builtin.past import past_sessions  # noqa: PLC0415 - no agent needs it
 
-        return past_sessions(home, since, until, begin)
+        return past_sessions(home, since, until, oldest)
 
     def past_notes(self, home: Path, memory: Mapping[str, Any]) -> Iterator[PastNote]:
         """The notes that are there now, each once, with their times."""

@@ -518,14 +518,14 @@ def turns_of(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
             yield _turn(part, answers[-1])
 
 
-def joined_turns_of(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
-    """The same turns, each with the messages before it that got no answer."""
+def joined_turns_of(messages: Iterable[Message], oldest: float = 0.0) -> Iterator[dict[str, Any]]:
+    """The same turns, each with the messages before it that got no answer, from a time on."""
     unanswered: list[Message] = []
     for part in _parts(messages):
         if answers := _answers(part):
             yield _turn(part, answers[-1], unanswered)
             unanswered = []
-        else:
+        elif part[0].at >= oldest:
             unanswered += part
 
 

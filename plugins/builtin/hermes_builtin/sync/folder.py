@@ -309,16 +309,20 @@ class _SyncRun:
     def _check_log(self, log: MachineLog, space: FreeSpace) -> None:
         """Raise unless all new lines of a log can be used."""
         read = self._state.read_up_to(log.machine, "notes")
-        sizes = []
+        sizes: dict[Tag, tuple[str, int]] = {}
         try:
             log.read_header()
             for line in log.lines(0 if self._dry_run else self._known(log)):
                 _check_line(line, log)
+                if line.kind in (NOTE, REMOVE):  # what is gone again needs no room
+                    gone = line.record.get("tags" if line.kind == REMOVE else "replaces", ())
+                    for tag in gone:
+                        sizes.pop(Tag.read(tag), None)
                 if line.kind == NOTE and line.seq > read:
-                    sizes.append(note_size(line))
+                    sizes[Tag.of(log.machine, line)] = note_size(line)
         except UNUSABLE as error:
             raise _unusable(log, "its header") from error
-        space.take(log, sizes)
+        space.take(log, sizes.values())
 
     def _report_damage(self, logs: list[MachineLog]) -> None:
         """Say which logs are damaged, unless their machines continue in another one."""

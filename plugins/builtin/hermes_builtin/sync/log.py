@@ -35,6 +35,9 @@ _DIGITS: Final = 16
 #: How every record begins.
 _HEAD: Final = re.compile(rb'"seq":([0-9]{1,18}),"type":"([a-z]+)"')
 _BODY: Final = len(_PREFIX) + _DIGITS + len(b'",')
+#: How much is handled at a time.
+MOST_LINES: Final = 500
+MOST_CHARACTERS: Final = 4_000_000
 #: A line is read into memory; the longest message that an archive takes is shorter.
 _LONGEST_LINE: Final = 64_000_000
 
@@ -261,3 +264,24 @@ def machine_logs(folder: Path) -> list[MachineLog]:
     """The logs of all machines in a shared folder."""
     found = sorted(each for each in folder.iterdir() if _MACHINE.fullmatch(each.name))
     return [MachineLog(each) for each in found if each.is_dir()]
+
+
+def in_steps(lines: Iterator[Line], last: int) -> Iterator[list[Line]]:
+    """Lines up to one of them, some at a time."""
+    step: list[Line] = []
+    characters = 0
+    for line in lines:
+        if line.seq > last:
+            break
+        step.append(line)
+        characters += len(str(line.record.get("content", "")))
+        if len(step) >= MOST_LINES or characters > MOST_CHARACTERS:
+            yield step
+            step, characters = [], 0
+    if step:
+        yield step
+
+
+def last_line(log: MachineLog, after: int) -> int:
+    """The number of the last line of a log."""
+    return max((line.seq for line in log.lines(after)), default=after)

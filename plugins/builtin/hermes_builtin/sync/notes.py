@@ -288,8 +288,10 @@ class NotesSync:
                 if line.record.get("erase"):
                     self._state.set(erase="yes")
             self._state.set_read(log.machine, "notes", line.seq)
+        texts = [str(each["text"]) for each in notes.values()]
+        known = self._notes.history.recorded_origins(texts)
         for key, old in before.items():
-            self._change(key, old, notes, erased.get(notebook_id(key), set()), token)
+            self._change(key, old, notes, erased.get(notebook_id(key), set()), token, known=known)
 
     def _erased(self, lines: list[tuple[MachineLog, Line]]) -> dict[str, set[str]]:
         """The notes that other machines have forgotten, by notebook."""
@@ -326,6 +328,8 @@ class NotesSync:
         notes: Mapping[str, Record],
         erased: AbstractSet[str],
         token: str,
+        *,
+        known: Mapping[str, str],
     ) -> None:
         """Do to a notebook what the logs did since."""
         now = self._live(notebook_id(key))
@@ -347,7 +351,6 @@ class NotesSync:
         for person in {tuple(notes[h]["person"]) for h in added if "person" in notes.get(h, ())}:
             self._notes.introduce(Person(*person))
         origins = {str(notes[h]["text"]): str(notes[h].get("origin", "")) for h in added}
-        known = self._notes.history.recorded_origins(origins)
         book.merge(texts, Author(SYNC, token), removed)
         # A log must not give authority to a text that this home has from somewhere else.
         self._notes.history.record_origins(

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from hermes_builtin.sessions.archive import (
     DELETED,
@@ -30,7 +30,15 @@ from hermes_builtin.sessions.archive import (
     deleted_session,
 )
 from hermes_builtin.sessions.words import storable
-from hermes_builtin.sync.log import Line, MachineLog, Record
+from hermes_builtin.sync.log import (
+    MOST_CHARACTERS,
+    MOST_LINES,
+    Line,
+    MachineLog,
+    Record,
+    in_steps,
+    last_line,
+)
 from hermes_builtin.sync.message_names import Copies, MessageNames, moment_of
 from hermes_builtin.sync.session_lines import (
     DELETE,
@@ -48,10 +56,6 @@ from hermes_builtin.sync.session_lines import (
 )
 from hermes_builtin.sync.state import State, Tag
 from hermes_core.session import TERMINAL
-
-#: Lines that are read or written in one step, and how many characters they may have.
-_STEP: Final = 500
-_CHARACTERS: Final = 4_000_000
 
 Progress = Callable[[int, int], None]
 
@@ -387,12 +391,12 @@ class SessionsSync:
             self._count(logs)
             return
         after = {log.machine: self.state.read_up_to(log.machine, "sessions") for log in logs}
-        last = {log.machine: _last_of(log, after[log.machine]) for log in logs}
+        last = {log.machine: last_line(log, after[log.machine]) for log in logs}
         total = sum(log.size(after[log.machine]) for log in logs)
         done = 0
         for log in logs:
             try:
-                for lines in _steps(log.lines(after[log.machine]), last[log.machine]):
+                for lines in in_steps(log.lines(after[log.machine]), last[log.machine]):
                     _Step(self, log).apply(lines)
                     self.state.set_read(log.machine, "sessions", lines[-1].seq)
                     done += sum(len(str(each.record.get("content", ""))) for each in lines)
@@ -400,7 +404,22 @@ class SessionsSync:
                         progress(min(done, total), total)
             except FactsMissingError:
                 log.is_incomplete = True
+        self._begin_again(logs)
         self.result.sessions = len(self.touched)
+
+    def _begin_again(self, logs: list[MachineLog]) -> None:
+        """Read again the facts of sessions of which a part was deleted: the rest of them counts."""
+        keys = {*json.loads(self.state.get("again") or "[]")}
+        for log in (*logs, self.state.log) if keys else ():
+            if not log.folder.is_dir():
+                continue
+            step, read = _Step(self, log), self.state.read_up_to(log.machine, "sessions")
+            for line in log.lines(0):
+                if line.seq > read:
+                    break
+                if line.kind == SESSION and line.record["session"] in keys:
+                    step.begin(Tag.of(log.machine, line), line.record)
+        self.state.set(again="")
 
     def _count(self, logs: Iterable[MachineLog]) -> None:
         for log in logs:
@@ -437,14 +456,15 @@ class _Step:
             if line.kind == MESSAGE:
                 self._waiting.append((tag, record))
             elif line.kind == SESSION:
-                self._begin(tag, record)
+                self.begin(tag, record)
             elif line.kind == REPLACE:
                 self._replace(tag, record)
             else:
                 self._delete(record)
         self._store_messages()
 
-    def _begin(self, tag: Tag, record: Record) -> None:
+    def begin(self, tag: Tag, record: Record) -> None:
+        """Facts of a session, unless a deletion covers them."""
         key = str(record["session"])
         self._facts[key] = record
         if self._sync.is_deleted(key, tag):
@@ -568,7 +588,8 @@ class _Step:
         session, copies = self._sync.session(key), self._sync.copies(key)
         with self._state.transaction() as database:
             fold_deletion(database, key, seen)
-            self._state.set(erase="yes")
+            again = {*json.loads(self._state.get("again") or "[]"), key}
+            self._state.set(erase="yes", again=json.dumps(sorted(again)))
             if session is not None and (doomed or not session.messages):
                 self._state.set(removing=json.dumps([key, copies.left_without(doomed)]))
                 self._result.deleted += 1
@@ -637,31 +658,11 @@ def _named(messages: Iterable[Message], names: MessageNames) -> Iterator[tuple[s
 def _limited(items: Iterator[tuple[str, Message]]) -> Iterator[tuple[str, Message]]:
     """Some of the items: not too many, and not too long."""
     characters = 0
-    for name, message in islice(items, _STEP):
+    for name, message in islice(items, MOST_LINES):
         yield name, message
         characters += len(message.content)
-        if characters > _CHARACTERS:
+        if characters > MOST_CHARACTERS:
             return
-
-
-def _steps(lines: Iterator[Line], last: int) -> Iterator[list[Line]]:
-    """Lines up to one of them, some at a time."""
-    step: list[Line] = []
-    characters = 0
-    for line in lines:
-        if line.seq > last:
-            break
-        step.append(line)
-        characters += len(str(line.record.get("content", "")))
-        if len(step) >= _STEP or characters > _CHARACTERS:
-            yield step
-            step, characters = [], 0
-    if step:
-        yield step
-
-
-def _last_of(log: MachineLog, after: int) -> int:
-    return max((line.seq for line in log.lines(after)), default=after)
 
 
 def _session_record(session: Session, now: KnownSession) -> dict[str, Any]:
