@@ -100,6 +100,21 @@ def test_credentials_of_a_profile_are_left_out(home, tmp_path, name):
     assert f"home/profiles/work/{name}" not in stored(tmp_path / "b.zip")
 
 
+def test_a_profile_is_copied_in_the_order_of_a_home(home, tmp_path):
+    """What moves from one to the other meanwhile is in both copies."""
+    order = ["sync/m.db", "pending/a.json", "memories/MEMORY.md"]
+    order += ["state.db", "switch.db", "outbox.db"]
+    for name in (*order, "upgrade.json"):
+        path = home / "profiles" / "work" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    made = create_backup(home, tmp_path / "b.zip")
+    with zipfile.ZipFile(tmp_path / "b.zip") as file:
+        names = [each for each in file.namelist() if "profiles" in each and each[-1] != "/"]
+    assert names == [f"home/profiles/work/{each}" for each in order]
+    assert any("upgrade.json" in each for each in made.left_out)
+
+
 def test_secrets_of_a_profile_are_in_no_file(home, tmp_path):
     profile = home / "profiles" / "work"
     (profile / "plugins" / "p").mkdir(parents=True)

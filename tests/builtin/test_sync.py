@@ -766,6 +766,20 @@ def test_a_header_that_is_no_record_does_not_keep_the_others_from_syncing(peers)
 
 
 @pytest.mark.files_only
+def test_notes_that_are_gone_again_need_no_room(peers, monkeypatch):
+    monkeypatch.setattr(notes_text, "MAX_BYTES", 120)
+    monkeypatch.setattr(sync_notes, "MAX_BYTES", 120)
+    laptop, desk = peers
+    for letter in "abcd":
+        for each in laptop.entries():
+            laptop.remove(each)
+        laptop.add(letter * 60)
+        laptop.sync()
+    assert desk.sync().problems == ()
+    assert desk.entries() == ["d" * 60]
+
+
+@pytest.mark.files_only
 @pytest.mark.parametrize("sizes", [[100], [40, 40]])
 def test_notes_that_would_make_the_notebook_unreadable_are_not_read(peers, monkeypatch, sizes):
     monkeypatch.setattr(notes_text, "MAX_BYTES", 120)

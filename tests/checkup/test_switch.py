@@ -268,6 +268,14 @@ def test_a_message_without_an_answer_arrives_with_the_next_question(past: Past) 
     assert (row["answered"], row["at"]) == ("Five.", start + 3)
 
 
+def test_a_message_from_before_since_does_not_arrive_with_the_next_question(past: Past) -> None:
+    said = [("user", "private, long before", 1_650_000_000.0), ("user", "after", 1_750_000_000.0)]
+    past.append("s9", *said, ("assistant", "yes", 1_750_000_001.0))
+    past.machine.run("switch", "beta", "--replay", "--since", "2025-01-01").done()
+    (row,) = [each for each in past.rows() if each["session"] == "s9"]
+    assert row["said"] == "after"
+
+
 def test_a_turn_that_grew_since_the_last_replay_is_sent_once_more(past: Past) -> None:
     past.append("s9", ("user", "how?", 1_750_000_000.0), ("assistant", "wait", 1_750_000_001.0))
     past.machine.run("switch", "beta", "--replay").done()

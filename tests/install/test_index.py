@@ -161,6 +161,16 @@ def test_a_name_and_a_version_are_not_enough_for_a_grade(machine: Machine, tried
     assert fields["index"] == "gold, for the tried version 1.0"
 
 
+def test_another_entry_point_loses_the_grade_of_the_index(machine: Machine):
+    machine.install("acme", version="1.0")
+    row = plugin("acme", grade="gold", hash=tried_files(machine, "acme"))
+    (machine.home / FILE_NAME).write_text(index_text(row))
+    (points,) = machine.site.folder.glob("memory_acme-*.dist-info/entry_points.txt")
+    name, _, where = points.read_text().partition(" = ")
+    points.write_text(f"{name} = json:{where.partition(':')[2]}")
+    assert machine.json("info", "acme")["provider"]["grade"] == "not checked"
+
+
 def test_an_edited_plugin_loses_the_grade_of_the_index(machine: Machine):
     machine.install("acme", version="1.0")
     row = plugin("acme", grade="gold", hash=tried_files(machine, "acme"))

@@ -168,6 +168,35 @@ def test_a_redirection_that_ends_after_the_load_leaves_the_hosts_own_stream(
     assert out.getvalue() == "said\n"
 
 
+def test_a_host_that_wraps_stdout_while_two_plugins_load_can_print_afterwards(
+    home, tmp_path, monkeypatch
+):
+    class Tee(io.StringIO):
+        def __init__(self, stream):
+            super().__init__()
+            self.stream = stream
+
+        def write(self, text):
+            return self.stream.write(text)
+
+    monkeypatch.setattr(sys, "stdout", out := io.StringIO())
+    loads, ends = [], []
+    for name in ("first", "second"):
+        begun, done = tmp_path / f"{name} begun", tmp_path / f"{name} done"
+        source = f"open({str(begun)!r}, 'w').close()\n" + waits_for(done)
+        add_directory(home, name, source + provider_source(name))
+        loads.append(Thread(target=load_provider, args=(name, home)))
+        ends.append(done)
+        loads[-1].start()
+        assert wait_until(begun.exists, 60)
+        sys.stdout = Tee(sys.stdout)
+    for load, done in zip(loads, ends, strict=True):
+        done.touch()
+        load.join(60)
+    print("said")
+    assert out.getvalue() == "said\n"
+
+
 def test_what_other_threads_print_while_a_plugin_loads_goes_where_it_always_goes(home, tmp_path):
     begun, done = tmp_path / "begun", tmp_path / "done"
     source = f"open({str(begun)!r}, 'w').close()\n" + waits_for(done)
