@@ -38,12 +38,14 @@ docs: $(VENV)/.installed-dev
 # The tests in parts, each in one process, three per core: most tests also wait for a process or a
 # thread. With pytest-xdist every worker collects all tests and every result travels to another
 # process, which takes a tenth of the time. The longest parts come first, by elapsed time.
-PARTS := homes kit commands outbox sessions builtin plugins install loading rest setup dispatch
+PARTS := kit moves homes commands outbox sessions builtin plugins install loading rest setup dispatch
 builtin := tests/builtin --ignore-glob='*/test_sessions_*'
 sessions := $(wildcard tests/builtin/test_sessions_*.py)
 outbox := tests/outbox tests/deliveries
 commands := tests/e2e tests/cli tests/call_log
-homes := tests/checkup tests/backup tests/secrets
+moves := $(wildcard tests/checkup/test_storage*.py tests/checkup/test_switch*.py)
+homes := tests/checkup --ignore-glob='*/checkup/test_storage*' --ignore-glob='*/checkup/test_switch*' tests/backup \
+	tests/secrets
 plugins := tests/plugins
 dispatch := tests/dispatch tests/manager
 loading := tests/loading tests/compat
