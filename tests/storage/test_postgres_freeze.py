@@ -172,6 +172,7 @@ def test_a_bound_login_does_not_see_who_has_moved_and_where_to(
                         "CREATE TRIGGER trap BEFORE INSERT ON trap FOR EACH ROW"
                         " EXECUTE FUNCTION hermes.refuse_frozen()"
                     )
+                bound.execute("DROP TABLE trap")  # else it may outlive the connection for a moment
         finally:
             admin.execute(f"DROP ROLE {login}")
 
