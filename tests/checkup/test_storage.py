@@ -622,6 +622,14 @@ def test_a_namespace_that_was_moved_away_can_be_deleted(
     assert storage.storage_status(load_config(new)).ok
 
 
+def test_a_home_without_files_has_no_size(home: Path) -> None:
+    report = storage.storage_status(load_config(home))
+
+    assert [(each.name, each.bytes) for each in report.parts] == [
+        ("conversations", 0), ("notes", 0), ("outbox", 0),
+    ]  # fmt: skip
+
+
 def test_a_namespace_that_has_notes_alone_can_be_deleted(postgres_server: Any, home: Path) -> None:
     with postgres_server.database("template0") as name:
         url = postgres_server.url(name)

@@ -408,7 +408,9 @@ class SqliteArchive(Reader):
     def stats(self) -> Stats:
         """How much there is."""
         with self._file.reading() as database:
-            return maintenance.stats(database)
+            found = maintenance.stats(database)
+        # Without a file, an empty database in memory was read.
+        return found if self.path.exists() else found._replace(bytes=0)
 
     def check(
         self, progress: Progress | None = None, *, newest: int | None = None
