@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from hermes_core.checkup.child_process import ChildResults, run_plugin_code
+from hermes_core.checkup.deliveries import Problem
 from hermes_core.config import Config
 from hermes_core.dispatch import overrides
 from hermes_core.dispatch.isolation import is_isolated
@@ -87,7 +88,7 @@ class Explanation:
     injected: str
     providers: tuple[ProviderRecall, ...]
     left_out: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[NoteInPrompt, ...] = ()
     system_prompt: str = ""
@@ -138,7 +139,7 @@ def ask_providers(home: Path, question: str, *, session: str, user: str) -> Iter
         recalled.text,
         tuple(rows),
         tuple(recalled.left_out),
-        tuple(str(each) for each in manager.problems),
+        tuple(map(Problem.of, manager.problems)),
         tuple(manager.warnings),
         tuple(NoteInPrompt(*each) for each in manager.note_origins()),
         manager.build_system_prompt(),

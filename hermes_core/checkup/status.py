@@ -153,6 +153,14 @@ class HomeStatus:
         return loads and not self.check.refused and not self.deliveries.failing
 
 
+def _refusing(check: ProviderCheck) -> Problem:
+    """What a provider raised when it was started or probed, with its name."""
+    name = check.provider_name
+    named = check.refused.startswith((f"{name}: ", f"plugin {name}: "))
+    what = check.refused if named else f"plugin {name}: {check.refused}"
+    return Problem(what, "see: hermes-plugins doctor")
+
+
 def home_status(home: Path) -> HomeStatus:
     """Check a home with the code that an agent runs, so that the two can't disagree."""
     try:
@@ -177,7 +185,7 @@ def home_status(home: Path) -> HomeStatus:
         *_interrupted(home),
         *check.problems,
         *deliveries.problems,
-        *([Problem(refused)] if refused else []),
+        *([_refusing(check)] if refused else []),
     )
     own, foreign = map(Problem, check.warnings), map(Problem, _foreign_keys(config))
     warnings = (*limited, *own, *deliveries.warnings, *foreign)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from hermes_core.checkup.deliveries import Problem
 from hermes_core.checkup.forget import exclusive, note_left
 from hermes_core.checkup.migration import (
     CONTINUE,
@@ -255,43 +256,47 @@ def _part(part: StoragePart) -> PartReport:
         return PartReport(part.name, part.place, {}, problem=str(error))
 
 
-def check_storage(config: Config, report: Report = silent) -> list[str]:
-    """Look at everything in the storage in use; returns what is wrong, a line each."""
-    problems: list[str] = []
+def check_storage(config: Config, report: Report = silent) -> list[Problem]:
+    """Look at everything in the storage in use; returns what is wrong, and what to do."""
+    problems: list[Problem] = []
     unfinished = unfinished_migration(config.home)
     try:
         with _opened(config, config.storage) as storage:
             server = storage.inspect(thorough=True)
             if server is not None:
-                problems += server.problems
+                problems += map(Problem, server.problems)
                 if not server.role:
                     problems.append(
-                        "connections use the owner of the tables: create the role hermes_tenant "
-                        f"and grant it to {server.user}"
+                        Problem(
+                            "connections use the owner of the tables",
+                            f"create the role hermes_tenant and grant it to {server.user}",
+                        )
                     )
             parts = [] if server and server.is_new else storage.parts
             for part in parts:
                 problems += _problems(part, report)
             if parts and not unfinished and (why := storage.conversations.frozen()):
-                problems.append(f"{why}: {frozen_hint(why)}")
+                problems.append(Problem(why, frozen_hint(why)))
     except HermesError as error:
-        problems.append(str(error))
+        problems.append(Problem.of(error))
     if unfinished is not None:
-        problems.append(f"a migration to {unfinished.target} was interrupted: {CONTINUE}")
+        what = f"a migration to {unfinished.target} was interrupted"
+        problems.append(Problem(what, CONTINUE))
     turns, why = _builtin(config).spooled(config.home)
     if turns:
         waiting = "1 turn waits" if turns == 1 else f"{turns:,} turns wait"
-        problems.append(f"{waiting} in the spool, because {why}")
+        problems.append(Problem(f"{waiting} in the spool, because {why}"))
     if writes := OutboxSpool(config.home).text():
-        problems.append(writes)
+        problems.append(Problem(writes))
     return problems
 
 
-def _problems(part: StoragePart, report: Report) -> list[str]:
+def _problems(part: StoragePart, report: Report) -> list[Problem]:
     try:
-        return [f"{part.name}: {each}" for each in part.check(report(f"Checking the {part.name}"))]
+        found = [Problem(each) for each in part.check(report(f"Checking the {part.name}"))]
     except (HermesError, OSError) as error:
-        return [f"{part.name}: {error}"]
+        found = [Problem.of(error)]
+    return [each._replace(what=f"{part.name}: {each.what}") for each in found]
 
 
 # -- moving -------------------------------------------------------------------------------------

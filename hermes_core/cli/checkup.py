@@ -124,6 +124,13 @@ def _provider_report(found: HomeStatus) -> dict[str, Any]:
     }
 
 
+def value_text(value: Any) -> str:
+    """Return a value as config.yaml has it, such as ``true`` or ``[a, b]``."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(value_text, value))}]"
+    return plain(str(value).lower() if isinstance(value, bool) else str(value))
+
+
 def setting_text(row: dict[str, Any], *, origin: bool = True) -> str:
     """Return the value of a field, or that it is set, and where it comes from."""
     if row["problem"]:
@@ -137,7 +144,7 @@ def setting_text(row: dict[str, Any], *, origin: bool = True) -> str:
     if row["secret"]:
         # Only the store, without the variable's name in parentheses.
         return f"set ({row['origin'].partition(' (')[0]})"
-    value = plain(str(row["value"]))
+    value = value_text(row["value"])
     return f"{value}  ({row['origin']})" if origin else value
 
 
@@ -346,16 +353,16 @@ def explain_command(
         raise done.error()
     (result,) = done.results
     row = asdict(result)
-    problems = [*row["problems"], *([done.problem] if done.problem else [])]
+    problems = [*result.problems, *([Problem(done.problem)] if done.problem else [])]
     if json_wanted:
-        print_json(**{**row, "problems": problems})
+        print_json(**{**row, "problems": [*map(str, problems)]})
     else:
         _print_explanation(row, problems)
     if problems or any(each["error"] for each in row["providers"]):
         ctx.exit(1)
 
 
-def _print_explanation(row: dict[str, Any], problems: list[str]) -> None:
+def _print_explanation(row: dict[str, Any], problems: list[Problem]) -> None:
     if row["injected"]:
         say_text(row["injected"])
     else:
@@ -372,8 +379,9 @@ def _print_explanation(row: dict[str, Any], problems: list[str]) -> None:
     for label, lines in (("left out", row["left_out"]), ("warning", row["warnings"])):
         for line in lines:
             say_field(label, plain(line))
-    for line in problems:
-        say(f"{paint('problem:', 'broken')}   {plain(line)}", indent=11)
+    for each in problems:
+        say(f"{paint('problem:', 'broken')}   {plain(each.what)}", indent=11)
+        say_hint(each.hint, 11)
 
 
 def _provider_line(each: dict[str, Any]) -> str:

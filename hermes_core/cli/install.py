@@ -19,7 +19,7 @@ from hermes_core.cli.consent import (
     planned,
     show_risks,
 )
-from hermes_core.cli.output import plain, print_json, progress, say, say_field, warn
+from hermes_core.cli.output import plain, print_json, progress, say, warn
 from hermes_core.cli.plugin_search import entry_as_json, entry_details
 from hermes_core.cli.provider_list import as_json
 from hermes_core.cli.providers import complete_known, complete_name, recovered_config
@@ -128,7 +128,7 @@ def _show_known(spec: str, known: IndexEntry, manner: InstallOptions) -> None:
     if not manner.json:
         for label, value in entry_details(known).items():
             if value:
-                say_field(f"  {label}", plain(value), 0)
+                say(f"  {label}: {plain(value)}", indent=4)
     if not known.is_project(spec) and Path(spec).is_dir():
         manner.say(f"The folder {plain(spec)} is not used; to install it: "
                    f"hermes-plugins install ./{plain(spec)}")  # fmt: skip
@@ -437,7 +437,7 @@ def _meant(name: str, listed: list[ProviderInfo]) -> list[ProviderInfo]:
 def _refuse_ours(distribution: str) -> None:
     if normalise(distribution) == OURSELVES:
         raise InstallError(
-            "that is hermes-plugins itself",
+            f"{distribution} is hermes-plugins itself, not a plugin",
             hint=f"nothing was changed; to remove it: pip uninstall {OURSELVES}",
         )
 

@@ -115,8 +115,10 @@ class _SafeBuffer(io.BufferedIOBase):
         return len(data)
 
     def flush(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
+        """Flush the stream, unless somebody has closed it."""
+        # Also called when this is garbage collected, where Python 3.13 reports an error.
+        if not self._stream.closed:
+            self._stream.flush()
 
 
 # -- text ---------------------------------------------------------------------------------------
@@ -431,15 +433,16 @@ class _Layout(NamedTuple):
         cells, rest = row[:count], row[count:]
         start = sum(self.widths) + self.gap * len(self.widths)
         pairs = list(zip(cells, map(width_of, cells), self.widths, strict=False))
-        # It does not fit its column, or there are none.
-        if not pairs or any(width > column for _, width, column in pairs):
+        # One that does not fit its column takes room from those after it, which stay aligned
+        # where there is enough.
+        line, end = "", 0
+        for cell, width, column in pairs:
+            end += column + self.gap
+            line += cell + " " * max(end - width_of(line) - width, self.gap)
+        if not pairs:
             line = "  ".join(filter(None, cells))
-        else:
-            line = "".join(
-                cell + " " * (column - width + self.gap) for cell, width, column in pairs
-            )
-            if self.beside:
-                return wrapped(line + rest[0], self.room, start)
+        elif self.beside and width_of(line) == start:
+            return wrapped(line + rest[0], self.room, start)
         lines = wrapped(line.rstrip(), self.room, _BELOW)
         # The header of a column that is not there would be read as one more row.
         indent = start if self.beside else _BELOW

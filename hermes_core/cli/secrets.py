@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import click
 
-from hermes_core.cli.output import plain, print_json, print_table, say, warn
+from hermes_core.cli.output import plain, print_json, print_table, progress, say, warn
 from hermes_core.cli.usage import HintedUsageError
 from hermes_core.config import load_config
 from hermes_core.config.names import name_problem
@@ -52,7 +53,9 @@ def set_command(ctx: click.Context, variable: str, provider: str) -> None:
     secrets = _secrets(ctx)
     # Before storing, which makes the file private.
     exposed = secrets.env_file.exposed()
-    stored = secrets.set(variable, _value(variable), provider)
+    value = _value(variable)
+    with _waiting():
+        stored = secrets.set(variable, value, provider)
     say(f"Stored {variable} in {_PLACES[stored.store]}: {plain(stored.reason)}.")
     if stored.store == "keyring":
         say("hermes-agent, and services that run outside your session, can't read it there.")
@@ -69,7 +72,8 @@ def set_command(ctx: click.Context, variable: str, provider: str) -> None:
 def list_command(ctx: click.Context, json_wanted: bool) -> None:
     """List secrets and where each is stored, without values."""
     secrets = _secrets(ctx)
-    names = secrets.names()
+    with _waiting():
+        names = secrets.names()
     exposed = secrets.env_file.exposed()
     if json_wanted:
         rows: list[dict[str, Any]] = [each._asdict() for each in names]
@@ -91,7 +95,9 @@ def list_command(ctx: click.Context, json_wanted: bool) -> None:
 @click.pass_context
 def delete_command(ctx: click.Context, variable: str) -> None:
     """Delete the secret VARIABLE everywhere."""
-    if _secrets(ctx).delete(variable):
+    with _waiting():
+        deleted = _secrets(ctx).delete(variable)
+    if deleted:
         say(f"Deleted {variable}.")
     else:
         say(f"{variable} is not set. Nothing was changed.")
@@ -107,7 +113,8 @@ def delete_command(ctx: click.Context, variable: str) -> None:
 @click.pass_context
 def move_command(ctx: click.Context, to: str) -> None:
     """Move all stored secrets to the OS keyring or to .env."""
-    moved = _secrets(ctx).move(to)
+    with _waiting():
+        moved = _secrets(ctx).move(to)
     if moved:
         say(f"Moved to {_PLACES[to]}: {', '.join(moved)}.")
     else:
@@ -117,6 +124,11 @@ def move_command(ctx: click.Context, to: str) -> None:
 def _secrets(ctx: click.Context) -> Secrets:
     config = load_config(resolve_home(ctx.find_root().obj), plugins=False)
     return Secrets(config.home, config.secrets_backend)
+
+
+def _waiting() -> AbstractContextManager[object]:
+    """Show that a keyring takes its time: it may ask the person to unlock it."""
+    return progress("Waiting for the secrets")
 
 
 def _value(variable: str) -> str:

@@ -13,7 +13,7 @@ import click
 from hermes_core.checkup.deliveries import Problem
 from hermes_core.checkup.selection import choice_of, grants_for, lock_entry
 from hermes_core.checkup.status import ProviderCheck, check_configured, set_field
-from hermes_core.cli.checkup import setting_text
+from hermes_core.cli.checkup import setting_text, value_text
 from hermes_core.cli.output import bold, note, plain, print_json, progress, say, warn
 from hermes_core.cli.providers import (
     ask_grants,
@@ -68,6 +68,9 @@ from hermes_core.storage.home import resolve_home
 
 # Shown elsewhere: the pins are in the lock file now, the provider is the first row.
 _HIDDEN = ("pins", "provider")
+
+# The sections of ours below ``memory``; every other section is a provider's.
+_SECTIONS = {"deadlines": "tool 30", "outbox": "max_mb 100"}  # each with an example
 
 
 @click.command("setup")
@@ -519,10 +522,13 @@ def _print_rows(rows: list[dict[str, Any]], *, origin: bool) -> None:
 
 def _own(config: Config) -> list[dict[str, Any]]:
     rows = [_row("memory.provider", config.selection.choice or "", "config.yaml")]
+    own = {key: config.memory.get(key) for key in MEMORY_KEYS if key not in _HIDDEN}
+    for section in _SECTIONS:
+        own |= {f"{section}.{key}": value for key, value in (own.pop(section) or {}).items()}
     rows += [
-        _row(f"memory.{key}", config.memory[key], "config.yaml")
-        for key in MEMORY_KEYS
-        if key not in _HIDDEN and config.memory.get(key) is not None
+        _row(f"memory.{key}", value, "config.yaml")
+        for key, value in own.items()
+        if value is not None
     ]
     rows.append(_row("secrets.backend", config.secrets_backend, "config.yaml"))
     if config.secrets_backend == "auto":
@@ -562,6 +568,8 @@ def set_value(ctx: click.Context, key: str, value: str) -> None:
         _change(config, path, value)
     elif path[0] == "memory" and len(path) == 2:  # noqa: PLR2004
         _set_own(config, path, value)
+    elif path[0] == "memory" and len(path) == 3 and path[1] in _SECTIONS:  # noqa: PLR2004
+        _change(config, path, _scalar(value))
     elif path[0] == "memory" and len(path) == 3:  # noqa: PLR2004
         _set_of_provider(config, path[1], path[2], value)
     else:
@@ -571,6 +579,12 @@ def set_value(ctx: click.Context, key: str, value: str) -> None:
 def _set_own(config: Config, path: tuple[str, ...], value: str) -> None:
     if path[1] not in MEMORY_KEYS or path[1] == "pins":
         raise _not_a_setting(".".join(path))
+    if path[1] in _SECTIONS:
+        name = ".".join(path)
+        raise HintedUsageError(
+            f"{name} is a section, not a value",
+            hint=f"name a key, for example: hermes-plugins config set {name}.{_SECTIONS[path[1]]}",
+        )
     if path[1] == "provider":
         raise HintedUsageError(
             "memory.provider is set by `enable`, which tests the provider first",
@@ -591,7 +605,7 @@ def _not_a_setting(key: str) -> HintedUsageError:
 def _change(config: Config, path: tuple[str, ...], value: Any) -> None:
     """Change one value, unless it would make the file invalid."""
     change_config(config.home, {path: value}, valid=True)
-    say(f"Set {'.'.join(path)} to {plain(str(value))}.")
+    say(f"Set {'.'.join(path)} to {value_text(value)}.")
 
 
 def _scalar(text: str) -> Any:
@@ -616,7 +630,7 @@ def _set_of_provider(config: Config, name: str, key: str, value: str) -> None:
     if answer.problems:
         raise HermesError(answer.what, hint=answer.hint or "see: hermes-plugins config show")
     (row,) = answer.settings
-    say(f"Set {row['name']} to {plain(str(row['value']))}.")
+    say(f"Set {row['name']} to {value_text(row['value'])}.")
     for stronger in answer.warnings:
         warn(f"overridden by {stronger}")
     if saving is None:

@@ -28,6 +28,7 @@ from hermes_core.cli.output import (
     progress,
     say,
     say_field,
+    say_hint,
     size,
 )
 from hermes_core.cli.usage import HintedUsageError
@@ -124,11 +125,12 @@ def check_command(ctx: click.Context, json_wanted: bool) -> None:
     with _reported() as report:
         problems = check_storage(_config(ctx), report)
     if json_wanted:
-        print_json(ok=not problems, problems=problems)
+        print_json(ok=not problems, problems=[*map(str, problems)])
     elif not problems:
         say("No problems.")
     for each in () if json_wanted else problems:
-        say(paint(plain(each), "broken"))
+        say(paint(plain(each.what), "broken"))
+        say_hint(each.hint, 0)
     if problems:
         ctx.exit(1)
 

@@ -140,7 +140,7 @@ class ProviderAdapter:
         self._session: SessionContext | None = None
         self._restarting = threading.Lock()
         #: What it changes in the process.
-        self.process_watch = ProcessWatch(provider, name, ours=inline)
+        self.process_watch = ProcessWatch(provider, name, trusted=inline or self.instance.of_host)
         self._closed = False
         #: Whether `shutdown` was called. What fails on other threads from then on is our doing.
         self._ending = False

@@ -35,6 +35,7 @@ class ProviderInstance:
 
     ``unload`` is what its plugin registered with ``ctx.on_unload``. ``around`` is entered around
     each of its calls, and sets its variables; ``may_read`` says which of them it may have.
+    ``of_host`` says that the host made the object itself: no plugin was loaded for it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ProviderInstance:
     unload: list[Unload] = field(default_factory=list)
     around: Callable[[], AbstractContextManager[None]] = nullcontext
     may_read: Callable[[str], bool] = lambda _: True
+    of_host: bool = False
 
 
 #: Set for each call of a provider, in the context of that call alone.
@@ -91,7 +93,7 @@ def instance_of(provider: object, name: str, home: Path | None = None) -> Provid
         instance = known[1]
         instance.home = home or instance.home
         return instance
-    instance = ProviderInstance(name, home)
+    instance = ProviderInstance(name, home, of_host=True)
     register_instance(provider, instance)
     return instance
 

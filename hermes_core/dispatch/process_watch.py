@@ -35,17 +35,18 @@ class ProcessWatch:
     Args:
         provider: The provider.
         name: Its name.
-        ours: Whether it is our code, which changes nothing.
+        trusted: Whether nothing it does is watched: it is our code, or an object that the host
+            made itself. Much of the host may be in its module, and may change what it likes.
     """
 
-    def __init__(self, provider: MemoryProvider, name: str, *, ours: bool) -> None:
+    def __init__(self, provider: MemoryProvider, name: str, *, trusted: bool) -> None:
         self._provider = provider
         self._name = name
         #: What changed in the process while its code ran, in words, by what it is.
         self._noticed: dict[str, str] = {}
-        ours = ours or isinstance(provider, IsolatedProvider)
-        self._first_state: State = {} if ours else process_state()
-        self._storing_methods = None if ours else StoringMethods()
+        trusted = trusted or isinstance(provider, IsolatedProvider)
+        self._first_state: State = {} if trusted else process_state()
+        self._storing_methods = None if trusted else StoringMethods()
         self._closed = False
         #: Objects of ours whose methods the provider may not replace.
         #: Weak: an adapter may outlive its manager, and must not keep it alive.
@@ -62,7 +63,7 @@ class ProcessWatch:
 
     def guarded(self, hook: str, call: Callable[[], Any]) -> Any:
         """Make a call; undo what a start does to the process's standard streams."""
-        if hook not in _WATCHED or isinstance(self._provider, IsolatedProvider):
+        if hook not in _WATCHED or self._storing_methods is None:
             return call()
         streams = guarded_streams() if hook in STARTS else nullcontext()
         module = module_of(self._provider)

@@ -321,7 +321,8 @@ def _failure(repository: Repository, done: CommandResult) -> InstallError:
     elif _ABSENT.search(done.err):
         what, hint = "no git repository found", "check the URL, and your access to it"
     else:
-        what, hint = reasons[0] if reasons else "git failed without an error message", ""
+        what = reasons[0] if reasons else "git failed without an error message"
+        hint = "check the URL, your network and your access to it"
     # git quotes the URL in its messages, with a token that may be in it.
     what = what.replace(repository.url, repository.shown)
     return InstallError(what, where=repository.shown, hint=hint)

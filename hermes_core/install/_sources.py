@@ -111,7 +111,12 @@ def read_source(text: str) -> Package | Folder | Repository:
     if repository is not None:
         return repository
     path = Path(spec).expanduser()
-    if spec.startswith(("~", ".", "/")) or "\\" in spec or path.exists():
+    if (
+        spec.startswith(("~", ".", "/"))
+        or "\\" in spec
+        or path.exists()
+        or (spec.lower().endswith(_WHEEL) and "://" not in spec)
+    ):
         return _local(path, spec)
     # "name @ https://...": a requirement with a URL.
     place = spec.rpartition("@")[2].strip() if re.match(r"[^/:]+@\s*\S+:", spec) else spec

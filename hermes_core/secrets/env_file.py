@@ -63,7 +63,7 @@ def check_name(variable: str) -> str:
     """
     if not _NAME.fullmatch(variable):
         raise SecretsError(
-            "that is not a variable's name",
+            "the name given is not the name of a variable",
             hint="letters, digits and _ only, not beginning with a digit: HONCHO_API_KEY",
         )
     return variable

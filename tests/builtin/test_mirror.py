@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.notes import POISON, Agent, append, notes_file, refused, saved, write_notes
+from support.commands import Machine
+from support.isolated import add_plugin
+from support.notes import POISON, Agent, append, notes_file, refused, saved, stored, write_notes
 from support.providers import Recorder, raising
 
 pytestmark = pytest.mark.usefixtures("both_storages")
@@ -135,3 +137,37 @@ def test_a_provider_that_came_first_is_told_too(home: Path) -> None:
     manager.handle_tool_call("memory", {"target": "memory", "action": "add", "content": "one"})
     manager.shutdown_all()
     assert [each.args for each in external.of("on_memory_write")] == [("add", "memory", "one")]
+
+
+SENT = """
+def on_memory_write(self, action, target, content, metadata=None):
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise OSError('no network')", "acme has not received every change: OSError: no network"),
+        ("pass\n\ndef initialize(self, *args, **kwargs):\n    raise OSError('no server')",
+         "acme has not received every change"),
+    ],
+)  # fmt: skip
+def test_a_command_says_what_waits_for_the_provider(
+    machine: Machine, body: str, reason: str
+) -> None:
+    add_plugin(machine.home, SENT.format(body=body), isolated=False)
+    result = machine.run("memory", "add", "likes tea")
+    assert (result.code, stored(machine.home)) == (0, ["likes tea"])
+    warning, hint = result.err.splitlines()
+    assert warning == f"warning: {reason}"
+    assert hint.startswith("hint: it waits in the outbox")
+    assert len(machine.json("outbox", "list")["writes"]) == 1
+
+
+def test_a_command_says_of_another_problem_what_it_is(machine: Machine) -> None:
+    machine.write_config("memory: {provider: nobodys}\n")
+    result = machine.run("memory", "add", "likes tea")
+    assert stored(machine.home) == ["likes tea"]
+    assert result.err.startswith("warning: no memory provider 'nobodys' is installed")
+    assert "has not received" not in result.err

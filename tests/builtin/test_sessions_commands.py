@@ -167,7 +167,10 @@ def test_export_writes_a_line_for_each_conversation(filled: Machine) -> None:
     assert file.read_text("utf-8") == printed.out
     (one,) = filled.run("sessions", "export", "--user", "bob").done().lines
     assert json.loads(one)["user_id"] == "bob"
-    filled.run("sessions", "export", str(filled.user / "no" / "folder" / "x")).failed()
+    nowhere = filled.user / "no" / "folder" / "x"
+    error = filled.run("sessions", "export", str(nowhere)).failed()
+    assert f"{nowhere}: can't be written" in error
+    assert "check that the folder exists" in error
 
 
 # -- forgetting ------------------------------------------------------------------------------------

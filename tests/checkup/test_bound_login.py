@@ -160,7 +160,7 @@ def test_another_namespace_is_an_error_and_the_turn_waits_in_the_spool(
     assert (report.ok, report.spooled) == (False, 1)
     assert f"bound to the namespace {BOUND}" in report.problem
     assert "set memory.storage_namespace" in report.hint
-    assert any("is bound to" in each for each in storage.check_storage(load_config(home)))
+    assert any("is bound to" in str(each) for each in storage.check_storage(load_config(home)))
     database.close()
     configure(home, f"storage: {url}", f"storage_namespace: {BOUND}")
     say(home, "hazelnut")

@@ -471,7 +471,7 @@ def test_every_machine_of_a_fleet_hears_that_the_memory_has_moved(
     assert not report.ok
     assert "has moved to files on " in report.problem
     assert "set memory.storage" in report.hint
-    assert any("has moved" in each for each in storage.check_storage(load_config(other)))
+    assert any("has moved" in str(each) for each in storage.check_storage(load_config(other)))
     builtin = storage._builtin(load_config(other))
     assert any("has moved" in str(each) for each in builtin.problems(other))
 
@@ -485,7 +485,7 @@ def test_every_machine_of_a_fleet_hears_that_the_memory_has_moved(
     assert "has moved" in why
     assert "primary" not in why
     checked = storage.check_storage(load_config(other))
-    assert any(each.startswith("1 turn waits in the spool") for each in checked)
+    assert any(each.what.startswith("1 turn waits in the spool") for each in checked)
     rows = [row for row in builtin.diagnose(other, fix=False) if row[1] != "ok"]
     assert [row[:2] for row in rows] == [("storage", "problem"), ("conversations", "warning")]
     assert "next start" not in rows[1][3]

@@ -287,7 +287,7 @@ def test_an_agent_that_uses_an_incomplete_copy_is_warned(
     assert not report.ok
     assert "incomplete copy" in report.problem
     assert "finish that migration" in report.hint
-    assert any("incomplete copy" in each for each in storage.check_storage(other))
+    assert any("incomplete copy" in str(each) for each in storage.check_storage(other))
     found = moved(other.home)
     assert found is not None
     assert "finish that migration" in found.hint

@@ -217,3 +217,18 @@ def test_several_of_many_columns_go_below_the_others(terminal, capsys):
         "    took: 2.6 ms",
         "    it broke",
     ]
+
+
+def test_the_columns_after_one_that_is_too_wide_stay_in_order(terminal, capsys):
+    terminal(80)
+    rows = [
+        (f"name-{number}", "package", "none", "local", "-", "long " * 30) for number in range(9)
+    ]
+    wide = ("short", "package", "", "local", "VARIABLE_THAT_IS_LONG (optional)", "words " * 20)
+    output.print_table(
+        ("NAME", "PACKAGE", "GRADE", "MEMORIES", "NEEDS", "DESCRIPTION"), [*rows, wide], [""] * 10
+    )
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = (each for each in lines if each.startswith("short"))
+    assert line.index("local") == lines[0].index("MEMORIES")
+    assert line.index("VARIABLE") == lines[0].index("NEEDS")

@@ -86,7 +86,7 @@ def test_what_is_there_already_is_left_alone(machine, tmp_path, kind):
         place.write_text("mine")
     else:
         place.symlink_to(tmp_path / "nowhere")
-    assert "is there already" in machine.run("new", "parrot", cwd=tmp_path).failed()
+    assert "already exists" in machine.run("new", "parrot", cwd=tmp_path).failed()
     if kind == "folder":
         assert [each.name for each in place.iterdir()] == ["precious"]
     assert not (tmp_path / "nowhere").exists()

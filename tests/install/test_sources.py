@@ -129,3 +129,9 @@ def test_credentials_in_a_url_are_not_in_an_error():
     with pytest.raises(InstallError) as error:
         read_source("git+https://me:token@example.com/acme.git#egg=acme")
     assert "token" not in str(error.value)
+
+
+def test_a_wheel_that_is_not_there_is_not_left_to_pip(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InstallError, match="no such file or folder"):
+        read_source("missing-1-py3-none-any.whl")

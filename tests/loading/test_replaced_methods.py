@@ -126,3 +126,44 @@ def test_what_the_host_itself_replaces_stays(home: Path, monkeypatch: pytest.Mon
     manager.shutdown_all()
     assert counted == [("question 0", "answer")]
     assert manager.warnings == ()
+
+
+IN_A_FILE = """
+    import signal
+    from hermes_core import MemoryManager, MemoryProvider
+
+    class Mine(MemoryProvider):
+        name = "mine"
+
+        def is_available(self):
+            return True
+
+        def initialize(self, session_id, **kwargs):
+            pass
+
+        def get_tool_schemas(self):
+            return []
+
+    manager = MemoryManager(home={home!r})
+    manager.add_provider(Mine())
+    manager.initialize_all("s1")
+    original, counted = MemoryManager.sync_all, []
+
+    def counting(self, *args):
+        counted.append(args)
+        original(self, *args)
+
+    MemoryManager.sync_all = counting
+    signal.signal(signal.SIGTERM, lambda *args: None)
+    for number in range(2):
+        manager.recall_block("question")
+        manager.sync_all(f"question {{number}}", "answer")
+    print(len(counted), manager.warnings)
+    manager.shutdown_all()
+"""
+
+
+def test_the_host_may_replace_what_it_likes_in_the_file_that_its_own_provider_is_from(
+    home: Path,
+) -> None:
+    assert run_script(IN_A_FILE.format(home=str(home))).stdout == "2 ()\n"

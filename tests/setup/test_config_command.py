@@ -137,8 +137,38 @@ def test_our_own_settings_can_be_set(machine):
     machine.run("config", "set", "secrets.backend", "dotenv").done()
     found = shown(machine, "--origin")
     assert found["memory.nudge_interval"] == "5  (config.yaml)"
-    assert found["memory.memory_enabled"] in ("False  (config.yaml)", "false  (config.yaml)")
+    assert found["memory.memory_enabled"] == "false  (config.yaml)"
     assert found["secrets.backend"] == "dotenv  (config.yaml)"
+
+
+def test_the_keys_of_our_sections_can_be_set(machine):
+    machine.run("config", "set", "memory.outbox.max_mb", "100").done()
+    machine.run("config", "set", "memory.deadlines.tool", "30").done()
+    assert machine.memory == {"outbox": {"max_mb": 100}, "deadlines": {"tool": 30}}
+    found = shown(machine)
+    assert found["memory.outbox.max_mb"] == "100"
+    assert found["memory.deadlines.tool"] == "30"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("memory.deadlines.tol", "30", "did you mean tool?"),
+        ("memory.outbox.max_mb", "-1", "expected more than 0"),
+        ("memory.outbox", "100", "config set memory.outbox.max_mb 100"),
+    ],
+)
+def test_what_our_sections_do_not_have_is_refused(machine, key, value, reason):
+    result = machine.run("config", "set", key, value)
+    assert result.code in (1, 2)
+    assert reason in result.err
+    assert not machine.config_file.exists()
+
+
+def test_values_are_shown_as_the_file_has_them(machine):
+    result = machine.run("config", "set", "memory.observers", "[trace]").done()
+    assert result.out == "Set memory.observers to [trace].\n"
+    assert shown(machine)["memory.observers"] == "[trace]"
 
 
 def test_a_provider_that_is_not_the_chosen_one_can_be_set(machine):

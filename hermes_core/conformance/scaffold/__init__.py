@@ -56,7 +56,7 @@ def create_project(name: str, folder: Path) -> list[Path]:
     """
     refuse_name(name)
     if folder.exists() or folder.is_symlink():
-        raise HermesError("is there already", where=str(folder), hint="choose another folder")
+        raise HermesError("already exists", where=str(folder), hint="choose another folder")
     words = _replacements(name)
     written = []
     try:

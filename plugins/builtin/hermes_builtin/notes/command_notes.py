@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,7 +12,7 @@ from hermes_builtin.notes import Notes, Person, RefusalError, previews
 from hermes_builtin.notes.people import PER_USER
 from hermes_builtin.provider import BuiltinProvider
 from hermes_core import HermesError, MemoryManager
-from hermes_core.cli.output import note, plain
+from hermes_core.cli.output import plain, progress, warn
 from hermes_core.config import load_config
 from hermes_core.storage.home import resolve_home
 
@@ -64,11 +64,13 @@ def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
     It runs as the person whose notes they are: the external provider keeps them for that person.
     """
     home = resolve_home(ctx.obj)
-    load_config(home)  # what is wrong with it stops us before anything is changed
+    # What is wrong with it stops us before anything is changed.
+    external = load_config(home).selection.name
     # The command is an agent for a moment: what it can't deliver now waits in the outbox.
-    manager = MemoryManager.from_config(home)
-    who = {"user_id": person.user_id} if person.user_id else {}
-    manager.initialize_all("hermes-plugins", platform=person.platform, **who)
+    with progress(f"Starting {external}") if external else nullcontext():
+        manager = MemoryManager.from_config(home)
+        who = {"user_id": person.user_id} if person.user_id else {}
+        manager.initialize_all("hermes-plugins", platform=person.platform, **who)
     builtin = manager.get_provider("builtin")
     if not isinstance(builtin, BuiltinProvider):
         raise HermesError("the built-in provider has been replaced", where=type(builtin).__name__)
@@ -78,16 +80,23 @@ def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
         raise RejectedError(refused) from refused
     finally:
         # Also after an error: changes that were made before it are delivered.
-        manager.shutdown_all()
-        problems = [str(problem) for problem in manager.problems]
-        problems += [
-            health["on_memory_write"].last_error
-            for name, health in manager.health().items()
-            # Only the external provider's own errors; those of the notes were raised already.
-            if name != "builtin" and "on_memory_write" in health
-        ]
-        for problem in filter(None, problems):
-            note(f"The external provider did not receive it: {problem}")
+        with progress(f"Sending to {external}") if external else nullcontext():
+            manager.shutdown_all()
+        for problem in manager.problems:
+            warn(str(HermesError(problem.what, where=problem.where)), problem.hint)
+        _say_undelivered(manager)
+
+
+def _say_undelivered(manager: MemoryManager) -> None:
+    """Say what the external provider has not received; errors of the notes were raised already."""
+    waits = manager.shutdown_drain_state.get("waiting_writes")
+    hint = "it waits in the outbox, and is delivered later; to see it: hermes-plugins outbox list"
+    for name, health in manager.health().items():
+        mirrored = health.get("on_memory_write") if name != "builtin" else None
+        error = mirrored.last_error if mirrored is not None else ""
+        if name != "builtin" and (error or waits):
+            why = f": {error}" if error else ""
+            warn(f"{name} has not received every change{why}", hint if waits else "")
 
 
 SHOW_HINT: Final = "to see the entries: hermes-plugins memory show"

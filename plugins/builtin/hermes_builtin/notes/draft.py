@@ -35,7 +35,8 @@ class Draft:
             if self._is_changed():
                 raise HermesError(error.message, hint=self.kept) from error
             self.discard()
-            raise
+            what = f"the editor could not be run: {error.message.partition(':')[0]}"
+            raise HermesError(what, hint="set EDITOR to the command of your editor") from error
         if not self._is_changed():
             self.discard()
             return None

@@ -55,6 +55,7 @@ from hermes_core.cli.output import (
     say_text,
 )
 from hermes_core.cli.usage import HintedUsageError
+from hermes_core.errors import CHECK_FOLDER
 from hermes_core.privacy.origin import is_external
 from hermes_core.session import TERMINAL, identity_text
 from hermes_core.storage.files import replace_file
@@ -248,7 +249,11 @@ def export(ctx: click.Context, file: Path | None, user: str | None, platform: st
                 written.append(line)
                 step.advance()
         # Atomically, and private: an export that fails half way must not replace an older one.
-        replace_file(file, "".join(f"{line}\n" for line in written).encode(), mode=0o600)
+        try:
+            replace_file(file, "".join(f"{line}\n" for line in written).encode(), mode=0o600)
+        except OSError as error:
+            what = f"can't be written: {error.strerror or error}"
+            raise HermesError(what, where=str(file), hint=CHECK_FOLDER) from error
         say(f"Wrote {amount(len(written), 'conversation')} to {file}.")
 
 
