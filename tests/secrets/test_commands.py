@@ -88,7 +88,7 @@ def test_a_value_on_the_command_line_is_refused_without_being_shown(machine, arg
 def test_what_is_no_name_is_refused_without_being_shown(machine, name):
     for command in ("set", "delete"):
         result = machine.run("secrets", command, name)
-        assert "that is not a variable's name" in result.failed()
+        assert "the name given is not the name of a variable" in result.failed()
         assert CANARY not in result.err
 
 

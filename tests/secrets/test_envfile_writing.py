@@ -240,7 +240,7 @@ def test_what_no_variable_can_hold_is_refused_without_being_shown(home, value):
 def test_what_is_no_name_is_refused_without_being_shown(home, key):
     with pytest.raises(SecretsError) as caught:
         EnvFile(home / ".env").change({key: "x"})
-    assert str(caught.value).startswith("that is not a variable's name (letters")
+    assert str(caught.value).startswith("the name given is not the name of a variable (letters")
     assert not (home / ".env").exists()
 
 
