@@ -33,6 +33,7 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.checkup.forget import INTERRUPTED
 from hermes_core.checkup.migration import CONTINUE, unfinished_migration
+from hermes_core.checkup.storage import storage_status
 from hermes_core.checkup.survey import JOURNAL
 from hermes_core.config import Config, load_config
 from hermes_core.config.lock_file import FILE_NAME as LOCK_FILE
@@ -179,6 +180,7 @@ def examine_files(config: Config) -> Iterator[Finding]:
     if (config.home / JOURNAL).exists():
         yield Finding("forget", PROBLEM, INTERRUPTED, "run: hermes-plugins forget")
     yield from _migration(config.home)
+    yield from _server(config)
     yield from examine_config(config.home)
     yield from examine_hooks()
     yield from examine_secrets(config.home, config.secrets_backend)
@@ -194,6 +196,15 @@ def _migration(home: Path) -> Iterator[Finding]:
     if migration is not None:
         detail = f"to {migration.shown_target}: it was interrupted"
         yield Finding("migration", PROBLEM, detail, CONTINUE)
+
+
+def _server(config: Config) -> Iterator[Finding]:
+    """What a server says about the protection of our tables, and about the rights to them."""
+    if not config.storage:
+        return
+    report = storage_status(config)
+    for problem in report.server.problems if report.server is not None else ():
+        yield Finding("storage", PROBLEM, problem, "see: hermes-plugins storage check")
 
 
 def examine_hooks() -> Iterator[Finding]:
@@ -403,6 +414,9 @@ def examine_providers(home: Path, *, write: bool, fix: bool) -> Iterator[Finding
     """Everything that runs the code of providers, the built-in's first."""
     try:
         yield from _examine_providers(home, write=write, fix=fix)
+    except HermesError as error:
+        found = Problem.of(error)
+        yield Finding("doctor", PROBLEM, found.what, found.hint)
     except Exception as error:  # noqa: BLE001 - a plugin's, or ours; the findings so far stay
         yield Finding("doctor", PROBLEM, describe(error), "please report it")
 

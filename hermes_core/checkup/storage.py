@@ -213,8 +213,10 @@ class StorageReport:
 
     @property
     def ok(self) -> bool:
-        """Whether everything can be used, and nothing was interrupted."""
-        return not (self.problem or self.migration or any(each.problem for each in self.parts))
+        """Whether everything can be used and is protected, and nothing was interrupted."""
+        broken = self.server.problems if self.server is not None else ()
+        parts = any(each.problem for each in self.parts)
+        return not (self.problem or self.migration or broken or parts)
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""
@@ -265,7 +267,7 @@ def check_storage(config: Config, report: Report = silent) -> list[Problem]:
             server = storage.inspect(thorough=True)
             if server is not None:
                 problems += map(Problem, server.problems)
-                if not server.role:
+                if not server.role and server.is_owner and not server.is_new:
                     problems.append(
                         Problem(
                             "connections use the owner of the tables",
@@ -428,6 +430,8 @@ def _refuse_login(config: Config, storage: Storage) -> None:
             where=storage.database.where,
             hint="name the user who created the tables in the address, for this command",
         )
+    if server is not None and server.is_new and not server.is_owner:
+        raise HermesError(server.problems[-1], where=storage.shown)
     if server is not None and not server.is_owner:
         raise HermesError(
             f"{server.user} can't move a memory: it does not own our tables in the database",

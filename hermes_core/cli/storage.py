@@ -75,11 +75,14 @@ def _print_status(report: StorageReport) -> None:
         say_field("namespace", report.namespace, _WIDTH)
     if (server := report.server) is not None:
         role = f"role {server.role}" if server.role else paint("the owner of the tables", "changed")
+        if not server.role and (server.is_new or not server.is_owner):
+            role = "no role"
         say_field("server", f"PostgreSQL {server.version}, connected as {server.user}", _WIDTH)
         say_field("security", f"row-level security, {role}", _WIDTH)
         for problem in server.problems:
             say_field("problem", paint(plain(problem), "broken"), _WIDTH)
-        formats = ", ".join(f"{name} {number}" for name, number in server.schemas.items())
+        there = (f"{name} {number or 'none yet'}" for name, number in server.schemas.items())
+        formats = ", ".join(there)
         say_field("formats", "no tables yet" if server.is_new else formats, _WIDTH)
     for each in report.parts:
         text = paint(plain(each.problem), "broken") if each.problem else _counted(each.counts)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes_core.config.config_file import load_config, namespace_of, storage_of
-from hermes_core.errors import DatabaseError
+from hermes_core.errors import DatabaseError, SecretsError
 from hermes_core.secrets import Secrets
 from hermes_core.storage.address import PASSWORD, shown_address
 
@@ -27,7 +28,6 @@ def home_database(home: Path, memory: Mapping[str, Any] | None = None) -> Databa
 
     Raises:
         ConfigError: config.yaml is not valid.
-        SecretsError: The password is in a keyring that does not answer.
         DatabaseError: psycopg is not installed.
     """
     config = load_config(home, plugins=False) if memory is None else None
@@ -49,19 +49,41 @@ def database_at(home: Path, address: str, namespace: str, *, is_default: bool = 
         is_default: Nobody chose it: if the login is bound to another one, that is used.
 
     Raises:
-        SecretsError: The password is in a keyring that does not answer.
         DatabaseError: psycopg is not installed.
     """
     try:
         # Only here: without the setting, nothing of PostgreSQL is imported.
-        from hermes_core.storage.postgres import shared_database  # noqa: PLC0415
+        from hermes_core.storage.postgres import (  # noqa: PLC0415
+            known_database,
+            shared_database,
+        )
     except ImportError as error:
         raise DatabaseError(
             f"memory.storage needs a package that can't be imported: {error}",
             where=shown_address(address),
             hint="run: pip install 'hermes-plugins[postgres]'",
         ) from error
-    return shared_database(address, namespace, _password(home), is_default=is_default)
+    late = _LatePassword(home)
+    # Found out before, which took seconds: each part of the memory asks for the database.
+    if (known := known_database(address, namespace, late, is_default=is_default)) is not None:
+        return known
+    password: str | _LatePassword
+    try:
+        password = late()
+    except SecretsError:
+        # The agent must still start. The thread that connects asks again, and gets the error.
+        password = late
+    return shared_database(address, namespace, password, is_default=is_default)
+
+
+@dataclass(frozen=True, slots=True)
+class _LatePassword:
+    """The password of a home, from a keyring that could not be read."""
+
+    home: Path
+
+    def __call__(self) -> str:
+        return _password(self.home)
 
 
 def _password(home: Path) -> str:

@@ -93,16 +93,25 @@ def inspect_server(
         versions = {
             each.name: component_version(connection, each, database.where) for each in wanted
         }
-        user = connection.execute("SELECT current_user").fetchone() or ("",)
-        is_owner = connection.execute(_IS_OWNER).fetchone() or (False,)
+        user, database_name = connection.info.user, connection.info.dbname
+        is_owner = connection.execute(_IS_OWNER).fetchone() == (True,)
+        is_new = all(version < 0 for version in versions.values())
+        role = ROLE if has_role(connection) else ""
+        problems = [*_problems(connection, wanted, versions, thorough=thorough)]
+        if is_new and not is_owner:
+            problems.append(
+                f"{user} may not create tables: GRANT CREATE ON DATABASE {database_name} TO {user}"
+            )
+        elif not role and not is_owner:
+            problems.append(f"{user} may not store anything: GRANT {ROLE} TO {user}")
         return ServerReport(
             _shown(connection.info.server_version),
-            ROLE if has_role(connection) else "",
-            str(user[0]),
-            bool(is_owner[0]),
+            role,
+            user,
+            is_owner,
             {name: max(version, 0) for name, version in versions.items()},
-            all(version < 0 for version in versions.values()),
-            tuple(_problems(connection, wanted, versions, thorough=thorough)),
+            is_new,
+            tuple(problems),
             tuple(sorted(str(row[0]) for row in connection.execute(_OTHERS))),
         )
 
@@ -119,7 +128,8 @@ def _problems(
     thorough: bool,
 ) -> Iterator[str]:
     for each in components:
-        if 0 <= versions[each.name] < each.version:
+        # 0: whoever needs its tables creates them, for example the first agent with a provider.
+        if 0 < versions[each.name] < each.version:
             yield (
                 f"the tables of the {each.name} have format {versions[each.name]}; the next agent "
                 f"brings them to {each.version}"

@@ -361,6 +361,44 @@ LOOKS = (
 )
 
 
+#: Those of the archive that the current user may call.
+CALLABLE = (
+    "SELECT proname FROM pg_proc WHERE pronamespace = to_regnamespace('hermes')"
+    " AND starts_with(proname, 'archive_') AND has_function_privilege(oid, 'EXECUTE')"
+)
+
+
+@pytest.mark.parametrize("right", ["USAGE ON SCHEMA hermes", "pg_read_all_data"])
+def test_a_login_that_is_not_ours_can_call_no_function(
+    postgres_server, database_url, archive, right
+):
+    """The functions run as the owner: one that may only read could delete with them."""
+    archive.append(ANN, said("tea"))
+    name = database_url.rpartition("/")[2]
+    login = f"reader_{name}"
+    with postgres_server.admin(name) as admin:
+        # As a version before this one has left it.
+        admin.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA hermes TO PUBLIC")
+        admin.execute(f"CREATE ROLE {login} LOGIN")
+        admin.execute(f"GRANT {right} TO {login}")
+        try:
+            other = Database(database_url, "ours")
+            with other.transaction(COMPONENT):  # the next start of an agent
+                pass
+            other.close()
+            with psycopg.connect(postgres_server.url(name, login), autocommit=True) as reader:
+                reader.execute("SELECT set_config('hermes.namespace', 'ours', false)")
+                functions = reader.execute(CALLABLE).fetchall()
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    reader.execute("SELECT hermes.archive_delete(1, 100)")
+        finally:
+            admin.execute(f"REVOKE {right} FROM {login}")
+            admin.execute(f"DROP ROLE {login}")
+        assert functions == []
+    (session,) = archive.sessions(EVERYBODY)
+    assert [each.content for each in archive.messages(session)] == ["tea"]
+
+
 @pytest.fixture
 def tenant(postgres_server, database_url):
     """The address for a login that is bound to the namespace "ours"."""

@@ -85,7 +85,8 @@ def test_a_protection_that_was_changed_is_named(postgres_server, name, damage):
         # Whoever may not create a schema does not compare it with a new one.
         admin.execute(f"GRANT USAGE ON SCHEMA hermes TO {LONER}")
         admin.execute(f"GRANT SELECT ON hermes.versions TO {LONER}")
-        assert problems(postgres_server.url(name, LONER)) == quickly
+        no_right = f"{LONER} may not store anything: GRANT hermes_tenant TO {LONER}"
+        assert problems(postgres_server.url(name, LONER)) == [*quickly, no_right]
 
 
 def test_a_database_as_we_created_it_has_no_problem_and_is_as_before(postgres_server, name):
@@ -124,3 +125,57 @@ def test_the_commands_name_it(postgres_server, name, tmp_path):
     assert "the policy more of the table archive_messages was added" in check.out + check.err
     assert "the index archive_words_index is missing" in check.out + check.err
     assert check.code == 1
+
+
+def machine_at(tmp_path, url):
+    machine = Machine(tmp_path / "machine", in_process=True)
+    machine.home.mkdir(parents=True, exist_ok=True)
+    (machine.home / "config.yaml").write_text(f"memory:\n  storage: {url}\n")
+    return machine
+
+
+@pytest.mark.parametrize("command", [("storage", "status"), ("storage", "check"), ("doctor",)])
+def test_protection_that_was_removed_is_no_success(postgres_server, name, tmp_path, command):
+    machine = machine_at(tmp_path, postgres_server.url(name))
+    with postgres_server.admin(name) as admin:
+        admin.execute("ALTER TABLE hermes.archive_messages DISABLE ROW LEVEL SECURITY")
+    result = machine.run(*command)
+    assert result.code == 1
+    assert "row-level security" in result.out.partition("problem")[2] + result.out
+
+
+@pytest.mark.parametrize("command", [("storage", "status"), ("storage", "check"), ("doctor",)])
+def test_a_login_that_may_not_store_is_no_success(postgres_server, name, tmp_path, command):
+    login = f"reader_{name}"
+    with postgres_server.admin(name) as admin:
+        admin.execute(f"CREATE ROLE {login} LOGIN IN ROLE pg_read_all_data")
+    machine = machine_at(tmp_path, postgres_server.url(name, login))
+    result = machine.run(*command)
+    with postgres_server.admin(name) as admin:
+        admin.execute(f"DROP ROLE {login}")
+    assert result.code == 1
+    assert f"{login} may not store anything: GRANT hermes_tenant TO {login}" in result.out
+    assert "the owner of the tables" not in result.out
+
+
+@pytest.mark.parametrize("command", [("storage", "status"), ("storage", "check"), ("doctor",)])
+def test_an_empty_database_without_the_right_to_fill_it(postgres_server, tmp_path, command):
+    with postgres_server.database("template0") as empty:
+        login = f"reader_{empty}"
+        with postgres_server.admin(empty) as admin:
+            admin.execute(f"CREATE ROLE {login} LOGIN")
+        machine = machine_at(tmp_path, postgres_server.url(empty, login))
+        result = machine.run(*command)
+        with postgres_server.admin(empty) as admin:
+            admin.execute(f"DROP ROLE {login}")
+    assert result.code == 1
+    assert f"{login} may not create tables: GRANT CREATE ON DATABASE {empty}" in result.out
+
+
+def test_a_database_that_no_provider_has_used_yet_has_no_problem(postgres_server, tmp_path):
+    with postgres_server.database("template0") as empty:
+        machine = machine_at(tmp_path, postgres_server.url(empty))
+        machine.run("memory", "add", "likes tea").done()
+        shown = machine.run("storage", "status").done()
+        machine.run("storage", "check").done()
+    assert "outbox none yet" in shown.out

@@ -118,6 +118,15 @@ class Locked(InMemory):
     set_password = delete_password = get_password
 
 
+class LockedNow(InFile):
+    """Locked while the file $TEST_KEYRING.locked exists."""
+
+    def get_password(self, service, username):
+        if Path(f"{os.environ['TEST_KEYRING']}.locked").exists():
+            raise KeyringLocked("Failed to unlock the collection!")
+        return super().get_password(service, username)
+
+
 class Hanging(InMemory):
     """Waits for a window that nobody sees."""
 

@@ -17,6 +17,7 @@ from hermes_core.storage.postgres.database import (
     CONNECT_SECONDS,
     STATEMENT_SECONDS,
     Database,
+    known_database,
     shared_database,
 )
 from hermes_core.storage.postgres.differences import differences
@@ -72,6 +73,7 @@ __all__ = [
     "has_role",
     "is_temporary",
     "is_undone",
+    "known_database",
     "migrate",
     "policy_changed",
     "protect_table",

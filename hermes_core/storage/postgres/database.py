@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,6 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
+from hermes_core.errors import SecretsError
 from hermes_core.storage.address import shown_address
 from hermes_core.storage.forks import close_before_fork
 from hermes_core.storage.migration import COPYING, frozen_hint
@@ -32,6 +33,7 @@ from hermes_core.storage.outages import (
 from hermes_core.storage.postgres.errors import (
     HINTS,
     NoAnswer,
+    NoPassword,
     PostgresError,
     ServerFault,
     WrongEncoding,
@@ -51,6 +53,8 @@ from hermes_core.storage.postgres.schema import (
 from hermes_core.storage.time_limit import deadline
 
 _T = TypeVar("_T")
+#: A password, or a function that finds it.
+Password = str | Callable[[], str]
 
 CONNECT_SECONDS: Final = 5
 STATEMENT_SECONDS: Final = 30
@@ -172,7 +176,8 @@ class Database:
     Args:
         url: ``postgresql://user@host/database``; several hosts are tried in their order.
         namespace: Whose rows are seen.
-        password: "" leaves it to PGPASSWORD, PGPASSFILE and what else libpq uses.
+        password: "" leaves it to PGPASSWORD, PGPASSFILE and what else libpq uses. A function is
+            asked for it by the thread that connects: a keyring may be locked, or wait for a person.
         is_default: Nobody chose this namespace: if the login is bound to one, that is used.
         statement_seconds: How long one statement may take.
         connections: At most so many at a time; more threads wait.
@@ -184,7 +189,7 @@ class Database:
         self,
         url: str,
         namespace: str = "default",
-        password: str = "",
+        password: Password = "",
         *,
         is_default: bool = False,
         statement_seconds: float = STATEMENT_SECONDS,
@@ -194,7 +199,8 @@ class Database:
         #: The address without anything secret, for messages and `status`.
         self.where = shown_address(url)
         self._url = url
-        self._password = password
+        self._ask_password = password if callable(password) else None
+        self._password = "" if callable(password) else password
         self._is_default = is_default
         self._copying = ""
         self._seconds = statement_seconds
@@ -309,7 +315,10 @@ class Database:
     @contextmanager
     def connected(self) -> Iterator[Connection]:
         """A connection of the user who connects, without our role; nothing is created."""
-        with self.errors(), psycopg.connect(self._conninfo(), autocommit=True) as connection:
+        with (
+            self.errors(),
+            psycopg.connect(self._with_password(), autocommit=True) as connection,
+        ):
             _check_encoding(connection)
             connection.execute(self._settings())
             self._agree(connection)
@@ -471,6 +480,8 @@ class Database:
                     # attempt, so a command would wait for a second one that nobody needs.
                     raise psycopg.OperationalError(str(failure.error))
                 try:
+                    if database._ask_password is not None and (found := database._secret()):
+                        kwargs["password"] = found
                     made = super().connect(*args, **kwargs)
                 except psycopg.Error as error:
                     database._failure = _Outage(monotonic(), error)
@@ -479,6 +490,19 @@ class Database:
                 return made
 
         return RecordingConnection
+
+    def _secret(self) -> str:
+        """The password; raises `NoPassword` if it can't be read."""
+        if self._ask_password is not None:
+            try:
+                self._password = self._ask_password()
+            except SecretsError as error:
+                raise NoPassword(error) from error
+        return self._password
+
+    def _with_password(self) -> str:
+        self._secret()
+        return self._conninfo()
 
     def _conninfo(self) -> str:
         given = conninfo_to_dict(self._url)
@@ -599,7 +623,8 @@ class Database:
         if fault is ServerFault.MOVED:
             return PostgresError(text, where=self.where, hint=frozen_hint(text), fault=fault)
         what = f"PostgreSQL can't be used: {text}"
-        return PostgresError(what, where=self.where, hint=HINTS[fault], fault=fault)
+        hint = error.hint if isinstance(error, NoPassword) else HINTS[fault]
+        return PostgresError(what, where=self.where, hint=hint, fault=fault)
 
     def _masked(self, text: str) -> str:
         return text.replace(self._password, "[password]") if self._password else text
@@ -628,14 +653,19 @@ class _Databases:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._all: dict[tuple[str, str, str, bool], Database] = {}
+        self._all: dict[tuple[str, str, Password, bool], Database] = {}
 
-    def get(self, url: str, namespace: str, password: str, is_default: bool) -> Database:
+    def get(self, url: str, namespace: str, password: Password, is_default: bool) -> Database:
         with self._lock:
             key = (url, namespace, password, is_default)
             if key not in self._all:
                 self._all[key] = Database(url, namespace, password, is_default=is_default)
             return self._all[key]
+
+    def known(
+        self, url: str, namespace: str, password: Password, is_default: bool
+    ) -> Database | None:
+        return self._all.get((url, namespace, password, is_default))
 
 
 # Module state, since the server limits how many connections there are: managers share theirs.
@@ -643,7 +673,14 @@ _DATABASES: Final = _Databases()
 
 
 def shared_database(
-    url: str, namespace: str, password: str = "", *, is_default: bool = False
+    url: str, namespace: str, password: Password = "", *, is_default: bool = False
 ) -> Database:
     """The `Database` that all managers of this process share for an address and a namespace."""
     return _DATABASES.get(url, namespace, password, is_default)
+
+
+def known_database(
+    url: str, namespace: str, password: Password, *, is_default: bool = False
+) -> Database | None:
+    """The one that `shared_database` has returned; None if it was not called with these."""
+    return _DATABASES.known(url, namespace, password, is_default)

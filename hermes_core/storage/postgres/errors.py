@@ -8,7 +8,7 @@ from typing import Final
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from hermes_core.errors import DatabaseError
+from hermes_core.errors import DatabaseError, SecretsError
 from hermes_core.storage.migration import FROZEN_STATE, MOVED_HINT
 
 #: In less time than that, no server answers.
@@ -51,6 +51,14 @@ class NoAnswer(psycopg.OperationalError):
         self.had_time = seconds >= _LEAST_SECONDS
         had = f"no answer within {seconds:.1f} s"
         super().__init__(had if self.had_time else "the call had used up its time")
+
+
+class NoPassword(psycopg.OperationalError):
+    """The password is in a store that can't be read now."""
+
+    def __init__(self, error: SecretsError) -> None:
+        super().__init__(f"the password HERMES_STORAGE_PASSWORD can't be read: {error.what}")
+        self.hint = error.hint
 
 
 class WrongNamespace(psycopg.OperationalError):
@@ -137,6 +145,8 @@ def fault_of(error: BaseException | None) -> ServerFault:
 
 
 def _server_fault(error: psycopg.Error) -> ServerFault:
+    if isinstance(error, NoPassword):
+        return ServerFault.REFUSED
     if isinstance(error, WrongNamespace):
         return ServerFault.NAMESPACE
     if isinstance(error, WrongEncoding):

@@ -42,12 +42,14 @@ class Component:
             as the owner of the schema. A string may have several statements.
         private: Tables that the role may not use directly, only through functions.
         grants: For tables that the role may not insert into or change as it likes, what it may do.
+        internal: Functions that trust whoever calls them, so only other functions may.
     """
 
     name: str
     migrations: Sequence[Migration]
     private: tuple[str, ...] = ()
     grants: Mapping[str, str] = field(default_factory=dict)
+    internal: tuple[str, ...] = ()
 
     @property
     def version(self) -> int:
@@ -332,15 +334,54 @@ def bound_namespace(connection: Connection) -> str:
     return str(row[0]) if row else ""
 
 
-def _grant(connection: Connection, component: Component) -> None:
-    """Let the role use the tables of a component, but for the private ones.
+#: The functions of a component that whoever connects may grant.
+_THEIR_FUNCTIONS: Final = (
+    "FROM pg_proc WHERE pronamespace = 'hermes'::regnamespace AND prokind = 'f'"
+    " AND starts_with(proname, %(prefix)s) AND pg_has_role(current_user, proowner, 'USAGE')"
+)
 
-    At every start: an administrator may have created the role after the tables.
+
+def _names(component: Component) -> dict[str, Any]:
+    internal = list(component.internal)
+    return {"prefix": f"{component.name}_", "internal": internal, "role": ROLE}
+
+
+def _close_functions(connection: Connection, component: Component) -> None:
+    """Take the functions of a component from everybody, who has every new one.
+
+    They run as the owner of the tables. So they would let a login that may only read write, too.
     """
+    is_open = (
+        f"SELECT oid::regprocedure::text {_THEIR_FUNCTIONS} AND EXISTS ("  # noqa: S608 - constants
+        "SELECT 1 FROM aclexplode(coalesce(proacl, acldefault('f', proowner))) WHERE grantee = 0)"
+    )
+    if not connection.execute(is_open, _names(component)).fetchall():
+        return
+    # Two that start at once can't both change the rights of a function. Then look again.
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    for (function,) in connection.execute(is_open, _names(component)).fetchall():
+        connection.execute(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC".encode())
+
+
+def _grant(connection: Connection, component: Component) -> None:
+    """Let the role, and nobody else, use the tables and functions of a component.
+
+    Not the private ones. At every start: an administrator may have created the role after the
+    tables.
+    """
+    _close_functions(connection, component)
     if not has_role(connection):
         if not _may(connection, "MEMBER WITH ADMIN OPTION"):
             return
         _join_role(connection)
+    for (function,) in connection.execute(
+        f"SELECT oid::regprocedure::text {_THEIR_FUNCTIONS}"
+        " AND proname != ALL(%(internal)s)"
+        " AND NOT has_function_privilege(%(role)s, oid, 'EXECUTE')",
+        _names(component),
+    ).fetchall():
+        grant = sql.SQL(f"GRANT EXECUTE ON FUNCTION {function} TO {{role}}")
+        connection.execute(grant.format(role=sql.Identifier(ROLE)))
     tables = connection.execute(
         "SELECT relname FROM pg_class WHERE relnamespace = 'hermes'::regnamespace"
         " AND relkind = 'r' AND starts_with(relname, %s) AND relname != ALL(%s)"

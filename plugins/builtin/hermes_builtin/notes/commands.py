@@ -402,12 +402,16 @@ def export(ctx: click.Context, watch: bool, json_wanted: bool) -> None:
     export_to = Export(resolve_home(ctx.obj) / "memories")
     with suppress(KeyboardInterrupt):
         _export(notes, export_to, json_wanted, everything=True)
+        shown = ""
         while watch:
             time.sleep(_WATCH_SECONDS)
             try:
                 _export(notes, export_to, json_wanted, everything=False)
+                shown = ""
             except HermesError as error:  # the server may come back
-                note(str(error))
+                if str(error) != shown:
+                    note(str(error))
+                shown = str(error)
 
 
 def _export(notes: Notes, copies: Export, json_wanted: bool, *, everything: bool) -> None:

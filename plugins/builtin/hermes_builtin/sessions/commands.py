@@ -109,7 +109,9 @@ def _hand_over(home: Path, archive: Archive) -> None:
     spool = Spool(home, partial(open_archive, home))
     error = spool.hand_over(archive)
     if waiting := spool.waiting().text:
-        note(f"{waiting}. They are not included." if error is None else f"{waiting}: {error}")
+        # The reason of the spool may be older than the error.
+        count = waiting.partition(", because ")[0]
+        note(f"{waiting}. They are not included." if error is None else f"{count}: {error}")
 
 
 @contextmanager

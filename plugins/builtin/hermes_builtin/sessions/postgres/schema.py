@@ -710,6 +710,13 @@ COMPONENT: Final = Component(
         SINGLE_WORDS,
     ),
     private=("archive_namespaces", "archive_owners", "archive_words", "archive_terms"),
+    internal=(
+        "archive_owner",
+        "archive_session",
+        "archive_count",
+        "archive_disown",
+        "archive_unused_terms",
+    ),
     # Numbers are unique in the database, not in a namespace: whoever could choose one could take
     # that of somebody else's next message. So only the functions give them.
     grants={
