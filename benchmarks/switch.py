@@ -71,12 +71,12 @@ def directly(home: Path) -> float:
 
 def replayed(home: Path) -> float:
     """Seconds to hand over everything with a replay, from its start to its last turn."""
-    from hermes_core.checkup import handed, switch
+    from hermes_core.checkup import replayed_turns, switch
 
     began = time.time()
     (result,) = switch.replay_in_child(home, switch.ReplayRequest("honcho", parent=0))
     assert (result.turns, result.undelivered) == (SESSIONS * TURNS, 0), result
-    (done,) = handed.replays(home).values()
+    (done,) = replayed_turns.replays(home).values()
     return done.finished - began
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import statistics
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -753,3 +755,22 @@ def _run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
 
 def _asks_for_posix(test: ast.expr) -> bool:
     return any(word in ast.unparse(test) for word in ("hasattr(os,", "os.name", "sys.platform"))
+
+
+def test_every_name_that_a_benchmark_imports_is_there():
+    """They run by hand only, so nothing else would notice that a module was renamed."""
+    wrong = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            if node.module.partition(".")[0] not in ("hermes_core", "hermes_builtin"):
+                continue
+            module = importlib.import_module(node.module)
+            names = [f"{node.module}.{each.name}" for each in node.names]
+            wrong += [
+                f"{path.name}:{node.lineno}: {name}"
+                for name in names
+                if not hasattr(module, name.rpartition(".")[2]) and find_spec(name) is None
+            ]
+    assert wrong == []

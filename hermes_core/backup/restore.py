@@ -273,9 +273,9 @@ def _check_space(manifest: Manifest, folder: Path, file: Path) -> None:
     free = shutil.disk_usage(folder).free
     if manifest.size > free:
         raise HermesError(
-            f"needs {manifest.size:,} bytes, and there are {free:,} free",
-            where=str(file),
-            hint=_ANOTHER,
+            f"{file} needs {manifest.size:,} bytes, and there are {free:,} free",
+            where=str(folder.parent),
+            hint="free some space there, or use --into FOLDER on another disk",
         )
 
 

@@ -174,7 +174,7 @@ def _print_restored(done: RestoreResult) -> None:
     say(f"Restored {amount(len(made.files), 'file')} ({size(made.size)}) to {done.home}.")
     say(f"The backup is of {made.created}, from {plain(made.home)}.")
     if done.secrets:
-        say(f"Secrets: {done.secrets:,}. Those of the keyring are in .env now.")
+        say(f"Secrets: {done.secrets:,}, all in .env now.")
         note("hint: run: hermes-plugins secrets move --to keyring")
     elif made.secrets is not None:
         note("The secrets were not restored.")

@@ -120,7 +120,7 @@ def upgrade_command(
     if rollback:
         _roll_back(manner)
         return
-    with upgrading(config.home):
+    with upgrading(config.home, dry_run=manner.dry_run):
         listed = scan(config.home, Selection(), everything=True)
         found = targets(listed, name or "")
         done = [_upgrade_one(config, found[0], manner)] if name else _all(config, found, manner)

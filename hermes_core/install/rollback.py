@@ -13,7 +13,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -28,7 +28,7 @@ from hermes_core.discovery import (
     installed_distributions,
     read_record,
 )
-from hermes_core.errors import ConfigError
+from hermes_core.errors import CHECK_FOLDER, ConfigError
 from hermes_core.install._comparison import (
     Difference,
     compare,
@@ -114,17 +114,18 @@ class UpgradeJournal:
 
 
 @contextmanager
-def upgrading(home: Path) -> Iterator[None]:
-    """Hold the lock of upgrades.
+def upgrading(home: Path, *, dry_run: bool = False) -> Iterator[None]:
+    """Hold the lock of upgrades; a dry run changes nothing, so it needs none.
 
     Raises:
         InstallError: Another process upgrades, or was interrupted before it had ended.
     """
-    with _locked(home):
+    with nullcontext() if dry_run else _locked(home):
         journal = read_journal(home)
         if journal is not None and not _is_untouched(home, journal):
             raise journal.error
-        finish(home)
+        if not dry_run:
+            finish(home)
         yield
 
 
@@ -137,6 +138,9 @@ def _locked(home: Path) -> Iterator[None]:
         raise InstallError(
             f"another upgrade is running ({error.holder})", hint="try again later"
         ) from error
+    except OSError as error:
+        what = f"can't be written: {error.strerror or error}"
+        raise InstallError(what, where=str(home), hint=CHECK_FOLDER) from error
 
 
 def interrupted(home: Path) -> InstallError | None:

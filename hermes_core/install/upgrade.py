@@ -155,10 +155,12 @@ def check_source(target: Target) -> None:
         )
     if url:
         place = _as_argument(url, target.name)
+        # A folder or an archive of sources runs its build.
+        build = "" if place.endswith(".whl") else " --build"
         raise InstallError(
             f"was installed from {place}",
             where=target.name,
-            hint=f"to upgrade it, run: hermes-plugins install {place}",
+            hint=f"to upgrade it, run: hermes-plugins install {place}{build}",
         )
 
 

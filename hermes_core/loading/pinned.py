@@ -133,7 +133,9 @@ class _PinnedFinder(MetaPathFinder):
         )
         if place is None or not place.digests:
             return None
-        kind = _LOADERS.get(type(spec.loader))
+        # Of a library that hooks into imports, such as beartype, too: the pinned file counts.
+        kinds = (ours for base, ours in _LOADERS.items() if isinstance(spec.loader, base))
+        kind = next(kinds, None)
         if origin is None or kind is None:
             if spec.submodule_search_locations and origin is None:  # a namespace has no code
                 return spec

@@ -915,6 +915,8 @@ def test_a_folder_that_can_not_be_used_is_one_line(peers, tmp_path):
         sync_folder(laptop.home, tmp_path / "nowhere")
     with pytest.raises(SyncError, match="inside of the Hermes home"):
         sync_folder(laptop.home, laptop.home)
+    with pytest.raises(SyncError, match="has the Hermes home in it"):
+        sync_folder(laptop.home, laptop.home.parent)
     (laptop.home / "sync").mkdir()
     with (
         file_lock(laptop.home / "sync" / "lock", 1),

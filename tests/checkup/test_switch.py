@@ -81,6 +81,20 @@ def test_a_dry_run_prints_the_estimate_and_changes_nothing(past: Past) -> None:
     assert (found["turns"], found["notes"], found["left_out"]) == (12, 1, 2)
 
 
+def test_the_estimate_counts_what_was_imported(past: Past, tmp_path: Path) -> None:
+    asked = {"timestamp": "2025-01-01T10:00:00Z", "sessionId": "c", "uuid": "1", "type": "user"}
+    lines = [
+        {**asked, "message": {"role": "user", "content": "Where is the walrus?"}},
+        {**asked, "uuid": "2", "type": "assistant",
+         "message": {"role": "assistant", "content": [{"type": "text", "text": "At sea."}]}},
+    ]  # fmt: skip
+    file = tmp_path / "c.jsonl"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+    past.machine.run("sessions", "import", str(file)).done()
+    found = past.machine.json("switch", "beta", "--replay", "--dry-run")
+    assert found["imported"] == 1
+
+
 def test_a_dry_run_after_everything_arrived_says_that_there_is_nothing_to_send(past: Past) -> None:
     past.machine.run("switch", "beta", "--replay").done()
     result = past.machine.run("switch", "beta", "--replay", "--dry-run").done()

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sys
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
 
 import pytest
 from support.commands import Machine
@@ -84,6 +91,22 @@ def test_a_strict_pin_refuses_another_version_or_content(pinned, change):
     assert told in report["problems"][0]
     assert report["provider"]["works"] is False
     assert report["builtin"]["active"] is True
+
+
+class LoaderOfALibrary(SourceFileLoader):
+    """As beartype has one: for every module that is imported from now on."""
+
+
+def test_a_library_that_hooks_into_imports_does_not_disable_a_pinned_plugin(pinned, monkeypatch):
+    hook = FileFinder.path_hook(
+        (ExtensionFileLoader, EXTENSION_SUFFIXES), (LoaderOfALibrary, SOURCE_SUFFIXES)
+    )
+    monkeypatch.setattr(sys, "path_hooks", [hook, *sys.path_hooks])
+    monkeypatch.setattr(sys, "path_importer_cache", {})
+    be_strict(pinned)
+    pinned.run("status").done()
+    told = other_content(pinned)
+    assert told in pinned.json("status", code=1)["problems"][0]
 
 
 @pytest.mark.parametrize("strict", [pytest.param(False, marks=pytest.mark.stress), True])

@@ -345,7 +345,8 @@ def test_install_by_name_shows_the_package_and_installs_it(venv: Venv, tmp_path:
 @pytest.mark.stress
 def test_a_package_that_is_not_there_gets_a_suggestion(venv: Venv):
     (venv.home / FILE_NAME).write_text(index_text())
-    assert "did you mean mnemosyne" in venv.run("install", "mnemosin", "--yes").failed()
+    error = venv.run("install", "mnemosin", "--yes").failed()
+    assert "to install mnemosyne: hermes-plugins install mnemosyne" in error
     assert "not in this package index" in venv.run("install", "mnemosyne", "--yes").failed()
     assert f"{CHECKOUT}, run: {BUILD}" in venv.run("install", "unpublished", "--yes").failed()
 

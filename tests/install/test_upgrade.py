@@ -152,7 +152,8 @@ def test_without_a_name_every_plugin_with_a_newer_version_is_upgraded(venv: Venv
     make_acme(venv, "2.0", BROKEN)
     make_provider_wheel(venv.links, "beta", "1.5")
     venv.add_directory("mine")
-    shown = venv.run("upgrade", "--dry-run").done()
+    with venv.unchanged():
+        shown = venv.run("upgrade", "--dry-run").done()
     assert "memory-gamma 1.0 is up to date" in shown.lines
     assert "memory-beta 1.0 -> 1.5" in shown.lines
     assert any("mine" in each and "its source is not known" in each for each in shown.lines)
@@ -307,6 +308,7 @@ def test_killed_before_anything_changed_nothing_is_said_and_nothing_stays(venv: 
     assert (venv.home / "upgrade.json").exists()
     assert "upgrade" not in {each["check"] for each in venv.json("doctor")["checks"]}
     assert venv.json("upgrade", "acme", "--dry-run")["upgrades"][0]["state"] == "available"
+    assert venv.json("upgrade", "acme", "--yes")["upgrades"][0]["state"] == "upgraded"
     assert not (venv.home / "upgrade.json").exists()
     assert not (venv.home / "upgrade-backup").exists()
 

@@ -17,7 +17,7 @@ from hermes_builtin.sessions.conversations import (
     unanswered_at_end,
 )
 from hermes_builtin.sessions.location import locate
-from hermes_core.privacy.origin import ASSISTANT
+from hermes_core.privacy.origin import ASSISTANT, IMPORT
 from hermes_core.provider import PastNote, PastSession
 from hermes_core.session import TERMINAL
 
@@ -45,9 +45,16 @@ def past_sessions(home: Path, since: float, until: float, oldest: float) -> Iter
                 partial(_turns, archive, session, (since, until), oldest),
                 _place(session),
                 is_primary=session.source not in NOBODY,
-                is_imported=archive.imported("", session.id) > 0,
+                is_imported=_is_imported(archive, session),
                 unanswered=partial(_unanswered, archive, session, since, until),
             )
+
+
+def _is_imported(archive: Archive, session: Session) -> bool:
+    """Whether a session is of another program: of an export, or of another archive."""
+    first = next(archive.messages(session), None)
+    from_export = first is not None and (first.extra or {}).get("origin") == IMPORT
+    return from_export or archive.imported("", session.id) > 0
 
 
 def _place(session: Session) -> tuple[float, str]:

@@ -42,7 +42,7 @@ from hermes_builtin.sync.state import (
 )
 from hermes_builtin.sync.values import UNUSABLE
 from hermes_core.config import load_config
-from hermes_core.errors import HermesError
+from hermes_core.errors import CHECK_FOLDER, HermesError
 from hermes_core.storage.files import LockTimeoutError, file_lock
 from hermes_core.storage.home import ensure_folder
 
@@ -118,7 +118,9 @@ def sync_folder(
             "the log of this machine was changed meanwhile", where=str(shared), hint="run it again"
         ) from None
     except OSError as error:
-        raise SyncError(f"can't be used: {error.strerror or error}", where=str(shared)) from error
+        where = str(error.filename or shared)
+        what = f"can't be used: {error.strerror or error}"
+        raise SyncError(what, where=where, hint=CHECK_FOLDER) from error
 
 
 def _check_folder(home: Path, shared: Path) -> None:
@@ -129,6 +131,13 @@ def _check_folder(home: Path, shared: Path) -> None:
     if shared.resolve().is_relative_to(home.resolve()):
         raise SyncError(
             "is inside of the Hermes home", where=str(shared), hint="choose a folder outside of it"
+        )
+    if home.resolve().is_relative_to(shared.resolve()):
+        # Whatever transfers the folder would also transfer state.db, and two agents would write it.
+        raise SyncError(
+            "has the Hermes home in it",
+            where=str(shared),
+            hint="choose a folder for nothing else, for example a new one in it",
         )
 
 
