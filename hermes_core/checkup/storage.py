@@ -10,6 +10,7 @@ is never changed.
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -160,6 +161,10 @@ def _opened(config: Config, address: str, namespace: str = "") -> Iterator[Stora
     storage = Storage(config, address, _builtin(config), namespace)
     try:
         yield storage
+    except HermesError as error:
+        if address and address != config.storage:  # a person named it on the command line
+            error.hint = re.sub(r"memory\.storage\b(?!_)", "--to", error.hint)
+        raise
     finally:
         storage.close()
 

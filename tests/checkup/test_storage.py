@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner
+from support.commands import Machine
 from support.full_home import BOB, CONFIG, content, fill, rows_of
 
 from hermes_builtin.items import Items, ItemWrite
@@ -704,3 +705,9 @@ def test_killed_the_same_command_finishes_it(
     found = json.loads(done.stdout)
     assert found["wrong"] == []
     assert found["kills"] >= least
+
+
+def test_an_address_that_cannot_be_reached_is_that_of_the_option(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "machine", in_process=True)
+    error = machine.run("storage", "migrate", "--to", "postgresql://ann@127.0.0.1:1/x").failed()
+    assert "check that the server is running and that --to is right" in error

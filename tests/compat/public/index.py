@@ -51,7 +51,8 @@ def index(results: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "schema": 1,
         "made": max(each.get("tried", "") for each in results),
-        "kit": max(each.get("kit", "") for each in results),
+        # The oldest: each grade is of this one or a later one.
+        "kit": min(each["kit"] for each in results if each.get("kit")),
         "plugins": sorted(plugins, key=lambda each: (each["name"], each["distribution"])),
     }
 

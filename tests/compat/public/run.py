@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib.metadata import PathDistribution
+from importlib.metadata import PathDistribution, distributions
 from pathlib import Path
 from typing import Any
 from zipfile import Path as ZipPath
@@ -215,6 +215,8 @@ def _examined(package: dict[str, Any], wheel: Path, limit: float) -> dict[str, A
     ):
         machine.settings |= settings
         result |= machine.drive(Path(folder))
+    if not (result.get("described") or {}).get("description"):
+        result["summary"] = machine.summary()
     return {**result, "installs": True, "seconds": round(time.monotonic() - began, 1)}
 
 
@@ -247,6 +249,12 @@ class Machine:
     def _pip(self, *what: str | Path) -> None:
         pip = [self.python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
         subprocess.run([*pip, *what], check=True, capture_output=True)
+
+    def summary(self) -> str:
+        """What the package says of itself, for one whose plugin says nothing."""
+        sites = [*self.venv.glob("lib/python*/site-packages"), self.venv / "Lib" / "site-packages"]
+        found = distributions(name=self.name, path=[str(each) for each in sites])
+        return next((each.metadata["Summary"] or "" for each in found), "")
 
     def drive(self, folder: Path) -> dict[str, Any]:
         """All steps, in a folder that is thrown away."""
