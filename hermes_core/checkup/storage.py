@@ -219,7 +219,7 @@ class StorageReport:
     @property
     def ok(self) -> bool:
         """Whether everything can be used and is protected, and nothing was interrupted."""
-        broken = self.server.problems if self.server is not None else ()
+        broken = self.server is not None and self.server.problems
         parts = any(each.problem for each in self.parts)
         return not (self.problem or self.migration or broken or parts)
 
@@ -287,8 +287,7 @@ def check_storage(config: Config, report: Report = silent) -> list[Problem]:
     except HermesError as error:
         problems.append(Problem.of(error))
     if unfinished is not None:
-        what = f"a migration to {unfinished.target} was interrupted"
-        problems.append(Problem(what, CONTINUE))
+        problems.append(Problem(f"a migration to {unfinished.target} was interrupted", CONTINUE))
     turns, why = _builtin(config).spooled(config.home)
     if turns:
         waiting = "1 turn waits" if turns == 1 else f"{turns:,} turns wait"
@@ -435,13 +434,12 @@ def _refuse_login(config: Config, storage: Storage) -> None:
             where=storage.database.where,
             hint="name the user who created the tables in the address, for this command",
         )
-    if server is not None and server.is_new and not server.is_owner:
-        raise HermesError(server.problems[-1], where=storage.shown)
     if server is not None and not server.is_owner:
+        owns = "it does not own our tables in the database"
         raise HermesError(
-            f"{server.user} can't move a memory: it does not own our tables in the database",
+            server.problems[-1] if server.is_new else f"{server.user} can't move a memory: {owns}",
             where=storage.shown,
-            hint="name the user who created them in the address, for this command",
+            hint="name a user who may, for example the one who created the tables",
         )
 
 
