@@ -195,6 +195,7 @@ class Searched(NamedTuple):
 def growth(report: Report, given: Given) -> None:
     with tempfile.TemporaryDirectory(prefix="storage-bench-") as temporary:
         folder = (given.prepared or Path(temporary)).absolute()
+        Path(temporary).chmod(0o711)  # a server that root starts runs as another user
         with growth_server(given, folder) as server:
             for messages in given.messages:
                 print(f" {messages:,} messages", flush=True)
