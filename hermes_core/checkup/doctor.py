@@ -33,7 +33,7 @@ from hermes_core.checkup.deliveries import (
 )
 from hermes_core.checkup.forget import INTERRUPTED
 from hermes_core.checkup.migration import CONTINUE, unfinished_migration
-from hermes_core.checkup.storage import storage_status
+from hermes_core.checkup.storage import opened_storage
 from hermes_core.checkup.survey import JOURNAL
 from hermes_core.config import Config, load_config
 from hermes_core.config.lock_file import FILE_NAME as LOCK_FILE
@@ -63,6 +63,7 @@ from hermes_core.privacy import mask_secrets
 from hermes_core.secrets import Secrets
 from hermes_core.secrets.store import NO_ANSWER, NOT_SET
 from hermes_core.storage.files import LockTimeoutError, file_lock, network_file_system
+from hermes_core.storage.outages import known_outage
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -200,10 +201,15 @@ def _migration(home: Path) -> Iterator[Finding]:
 
 def _server(config: Config) -> Iterator[Finding]:
     """What a server says about the protection of our tables, and about the rights to them."""
-    if not config.storage:
+    # A server that does not answer was waited for once, and other checks report it.
+    if not config.storage or known_outage(config.storage) is not None:
         return
-    report = storage_status(config)
-    for problem in report.server.problems if report.server is not None else ():
+    try:
+        with opened_storage(config, config.storage) as storage:
+            server = storage.inspect()
+    except HermesError:
+        return
+    for problem in server.problems if server is not None else ():
         yield Finding("storage", PROBLEM, problem, "see: hermes-plugins storage check")
 
 

@@ -157,7 +157,8 @@ class Storage:
 
 
 @contextmanager
-def _opened(config: Config, address: str, namespace: str = "") -> Iterator[Storage]:
+def opened_storage(config: Config, address: str, namespace: str = "") -> Iterator[Storage]:
+    """What is stored at an address, or in the files of the home; closed afterwards."""
     storage = Storage(config, address, _builtin(config), namespace)
     try:
         yield storage
@@ -219,9 +220,8 @@ class StorageReport:
     @property
     def ok(self) -> bool:
         """Whether everything can be used and is protected, and nothing was interrupted."""
-        broken = self.server is not None and self.server.problems
-        parts = any(each.problem for each in self.parts)
-        return not (self.problem or self.migration or broken or parts)
+        problems = [self.problem, self.migration, *(each.problem for each in self.parts)]
+        return not any([*problems, *(self.server.problems if self.server else ())])
 
     def as_json(self) -> dict[str, Any]:
         """The same for programs."""
@@ -243,7 +243,7 @@ def storage_status(config: Config) -> StorageReport:
         migration=unfinished.target if unfinished else "",
     )  # fmt: skip
     try:
-        with _opened(config, config.storage) as storage:
+        with opened_storage(config, config.storage) as storage:
             server = storage.inspect()
             parts = () if server and server.is_new else tuple(map(_part, storage.parts))
             if storage.database is not None:
@@ -268,7 +268,7 @@ def check_storage(config: Config, report: Report = silent) -> list[Problem]:
     problems: list[Problem] = []
     unfinished = unfinished_migration(config.home)
     try:
-        with _opened(config, config.storage) as storage:
+        with opened_storage(config, config.storage) as storage:
             server = storage.inspect(thorough=True)
             if server is not None:
                 problems += map(Problem, server.problems)
@@ -361,8 +361,8 @@ def migrate(
             return _finish(config, migration, report)
         origin = config.storage if migration is None else migration.source
         with ExitStack() as stack:
-            source = stack.enter_context(_opened(config, origin))
-            target = stack.enter_context(_opened(config, address))
+            source = stack.enter_context(opened_storage(config, origin))
+            target = stack.enter_context(opened_storage(config, address))
             if is_copied:
                 return _planned(config, source, target, resumed=True)
             for each in (source, target):
@@ -626,7 +626,7 @@ def _thaw(storage: Storage) -> None:
 
 def _finish(config: Config, migration: Migration, report: Report) -> MigrationPlan:
     """Use the copy, which is complete; hand over what agents kept meanwhile."""
-    with _opened(config, _address(migration.target)) as target:
+    with opened_storage(config, _address(migration.target)) as target:
         target.end_copy(migration.id)
         target.conversations.forget_copied()
         place = _place(target)
@@ -634,7 +634,7 @@ def _finish(config: Config, migration: Migration, report: Report) -> MigrationPl
     change_config(config.home, {("memory", "storage"): migration.target}, valid=True)
     config = load_config(config.home)
     report("Handing over what waits")
-    with _opened(config, config.storage) as storage:
+    with opened_storage(config, config.storage) as storage:
         turns, _ = _builtin(config).spooled(config.home, seconds=_AFTER_SECONDS)
         with suppress(HermesError):  # the next agent does it
             OutboxSpool(config.home).hand_over(storage.outbox.store)
@@ -656,7 +656,7 @@ def _say_moved(config: Config, migration: Migration, where: str) -> None:
     """Tell those who still use the source, if that is possible, that it is done."""
     with (
         suppress(HermesError, OSError),
-        _opened(config, migration.source, migration.namespace) as source,
+        opened_storage(config, migration.source, migration.namespace) as source,
     ):
         if source.conversations.frozen():
             for part in source.parts:
@@ -679,10 +679,10 @@ def cancel(config: Config) -> str:
                 hint="run the same command without --cancel to finish it",
             )
         # The setting may have been changed since; what is frozen has the name of then.
-        with _opened(config, migration.source, migration.namespace) as source:
+        with opened_storage(config, migration.source, migration.namespace) as source:
             _thaw(source)
         if migration.phase is Phase.BEGUN:
-            with _opened(config, _address(migration.target), migration.namespace) as target:
+            with opened_storage(config, _address(migration.target), migration.namespace) as target:
                 _release(target, migration)
         save_migration(config.home, replace(migration, is_cancelled=True))
         return shown(migration.target)
@@ -690,7 +690,7 @@ def cancel(config: Config) -> str:
 
 def _unfreeze(config: Config) -> str:
     """Let the storage in use be changed again: a person has gone back to an old one by hand."""
-    with _opened(config, config.storage) as storage:
+    with opened_storage(config, config.storage) as storage:
         _thaw(storage)
         note_left(config.home, storage.shown, in_use=True)
     return ""
