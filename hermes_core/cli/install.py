@@ -437,7 +437,7 @@ def _meant(name: str, listed: list[ProviderInfo]) -> list[ProviderInfo]:
 def _refuse_ours(distribution: str) -> None:
     if normalise(distribution) == OURSELVES:
         raise InstallError(
-            f"{distribution} is hermes-plugins itself, not a plugin",
+            f"{distribution} is part of this program, not a plugin",
             hint=f"nothing was changed; to remove it: pip uninstall {OURSELVES}",
         )
 

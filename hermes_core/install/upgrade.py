@@ -121,7 +121,7 @@ def _named(found: list[Target], name: str) -> Target:
         raise InstallError(f"{name} is the name of two plugins", hint=f"choose one: {choices}")
     if key in (BUILTIN, OURSELVES):
         raise InstallError(
-            f"{name} is hermes-plugins itself, not a plugin",
+            f"{name} is part of this program, not a plugin",
             hint=f"run: pip install --upgrade {OURSELVES}",
         )
     close = nearest(wanted, (each.name for target in found for each in target.providers))

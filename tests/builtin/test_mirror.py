@@ -145,6 +145,7 @@ def on_memory_write(self, action, target, content, metadata=None):
 """
 
 
+@pytest.mark.files_only
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -165,6 +166,7 @@ def test_a_command_says_what_waits_for_the_provider(
     assert len(machine.json("outbox", "list")["writes"]) == 1
 
 
+@pytest.mark.files_only
 def test_a_command_says_of_another_problem_what_it_is(machine: Machine) -> None:
     machine.write_config("memory: {provider: nobodys}\n")
     result = machine.run("memory", "add", "likes tea")

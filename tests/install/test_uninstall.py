@@ -42,7 +42,9 @@ def test_a_package_is_disabled_then_removed_and_its_turns_wait(venv: Venv):
 @pytest.mark.stress
 def test_what_is_ours_or_not_there_is_refused_by_name(venv: Venv):
     for name in ("builtin", "hermes-plugins", "Hermes_Plugins"):
-        assert "that is hermes-plugins itself" in venv.run("uninstall", name, "--yes").failed()
+        assert (
+            "is part of this program, not a plugin" in venv.run("uninstall", name, "--yes").failed()
+        )
     assert "no memory plugin 'nobody'" in venv.run("uninstall", "nobody", "--yes").failed()
     assert "builtin" in venv.providers()
 

@@ -197,7 +197,7 @@ def test_names_that_are_not_installed_or_ours(tmp_path: Path):
     machine.add_directory("mine")
     assert "no memory plugin 'nobody'" in machine.run("upgrade", "nobody").failed()
     assert "did you mean mine" in machine.run("upgrade", "mind").failed()
-    assert "hermes-plugins itself" in machine.run("upgrade", "builtin").failed()
+    assert "is part of this program" in machine.run("upgrade", "builtin").failed()
     line = machine.run("upgrade", "mine", "--yes").failed()
     assert "its source is not known" in line
     assert "--replace" in line
