@@ -55,10 +55,14 @@ class HermesError(Exception):
         # `args`, which fails for subclasses with required keywords.
         return _rebuilt, (type(self), self.args, self.__dict__)
 
+    @property
+    def without_hint(self) -> str:
+        """What went wrong and where, on one line."""
+        return one_line(f"{self.where}: {self.what}" if self.where else self.what)
+
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what}" if self.where else self.what
         # One line always: logs, the outbox and the call log store this text in a single column.
-        return one_line(f"{text} ({self.hint})" if self.hint else text)
+        return one_line(f"{self.without_hint} ({self.hint})" if self.hint else self.without_hint)
 
 
 def _rebuilt(kind: type[HermesError], args: tuple[Any, ...], state: dict[str, Any]) -> HermesError:

@@ -113,3 +113,9 @@ def test_every_error_for_callers_is_public():
     assert set(CLASSES) - inner <= set(hermes_core.__all__)
     for name in set(CLASSES) - inner:
         assert getattr(hermes_core, name) is CLASSES[name]
+
+
+def test_an_error_is_known_without_its_hint():
+    error = HermesError("can't be\nread", where="config.yaml", hint="edit it")
+    assert error.without_hint == "config.yaml: can't be read"
+    assert str(error) == "config.yaml: can't be read (edit it)"

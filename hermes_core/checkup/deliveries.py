@@ -52,7 +52,7 @@ class Problem(NamedTuple):
         """What an exception says, and its hint."""
         if not isinstance(error, HermesError):
             return cls(f"{type(error).__name__}: {error}")
-        return cls(str(HermesError(error.what, where=error.where)), one_line(error.hint))
+        return cls(error.without_hint, one_line(error.hint))
 
     def __str__(self) -> str:
         return f"{self.what} ({self.hint})" if self.hint else self.what

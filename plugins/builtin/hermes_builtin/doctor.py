@@ -182,8 +182,7 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
         yield "conversations", "warning", detail, error.hint
         return
     except HermesError as error:
-        what = str(HermesError(error.what, where=error.where))
-        yield "conversations", "problem", what, error.hint
+        yield "conversations", "problem", error.without_hint, error.hint
         return
     if not where.exists:
         name = where.path.name if where.path is not None else where.shown
@@ -196,8 +195,7 @@ def _archive(home: Path, *, fix: bool) -> Iterator[Row]:
                 detail = f"not imported from hermes-agent: {amount(missing, 'conversation')}"
                 yield "conversations", "warning", detail, "run: hermes-plugins sessions import"
         except HermesError as error:
-            what = str(HermesError(error.what, where=error.where))
-            yield "conversations", "problem", what, error.hint
+            yield "conversations", "problem", error.without_hint, error.hint
 
 
 def _examined(archive: Archive, *, fix: bool) -> Iterator[Row]:

@@ -83,7 +83,7 @@ def writable(ctx: click.Context, person: Person) -> Iterator[BuiltinProvider]:
         with progress(f"Sending to {external}") if external else nullcontext():
             manager.shutdown_all()
         for problem in manager.problems:
-            warn(str(HermesError(problem.what, where=problem.where)), problem.hint)
+            warn(problem.without_hint, problem.hint)
         _say_undelivered(manager)
 
 

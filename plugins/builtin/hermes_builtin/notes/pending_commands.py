@@ -126,8 +126,7 @@ def approve(ctx: click.Context, names: tuple[str, ...], json_wanted: bool) -> No
                 failed.append({"id": name, "error": str(RejectedError(refused))})
                 continue
             except HermesError as error:
-                what = str(HermesError(error.what, where=error.where))
-                failed.append({"id": name, "error": what})
+                failed.append({"id": name, "error": error.without_hint})
                 continue
             # Here and not in `approve`: `Notes` knows no provider.
             target = notes.book(staged.target).target

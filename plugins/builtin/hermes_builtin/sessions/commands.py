@@ -108,10 +108,11 @@ def _hand_over(home: Path, archive: Archive) -> None:
     """Store the turns that wait in the spool; say how many could not be."""
     spool = Spool(home, partial(open_archive, home))
     error = spool.hand_over(archive)
-    if waiting := spool.waiting().text:
-        # The reason of the spool may be older than the error.
-        count = waiting.partition(", because ")[0]
-        note(f"{waiting}. They are not included." if error is None else f"{count}: {error}")
+    waiting = spool.waiting()
+    if error is not None:  # newer than the reason in the spool
+        note(waiting._replace(why=str(error)).text)
+    elif waiting.text:
+        note(f"{waiting.text}. They are not included.")
 
 
 @contextmanager
